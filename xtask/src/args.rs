@@ -1,25 +1,25 @@
-//! The few flags of the commands, parsed by hand: a flag nobody knows is an error, never ignored.
+//! Flags of the commands, parsed by hand. An unknown flag is an error, never ignored.
 
 use anyhow::{Result, bail};
 
 use crate::tools::OptionalTool;
 
-/// What `test`, `soak` and `ci` understand.
+/// Arguments of `test`, `soak` and `ci`.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct TestArgs {
-    /// Tools whose tests are left out, in the order given, each once.
+    /// Tools whose tests are skipped, in the order given, without duplicates.
     pub(crate) skipped_tools: Vec<OptionalTool>,
-    /// Words that are neither flags nor behind `--`.
+    /// Arguments before `--` that are not flags.
     pub(crate) names: Vec<String>,
-    /// Everything behind `--`, for `cargo test`.
+    /// Arguments after `--`, passed to `cargo test`.
     pub(crate) cargo_args: Vec<String>,
 }
 
 impl TestArgs {
-    /// The packages that the words for cargo select; none if they select no package.
+    /// Packages selected with `-p` or `--package` in the cargo arguments; empty for the whole workspace.
     pub(crate) fn selected_packages(&self) -> Vec<String> {
         let mut packages = Vec::new();
-        // Behind a second `--` are words for the test harness.
+        // Arguments after a second `--` are for the test harness.
         let mut words = self.cargo_args.iter().take_while(|word| *word != "--");
         while let Some(word) = words.next() {
             if word == "-p" || word == "--package" {
@@ -32,12 +32,12 @@ impl TestArgs {
     }
 }
 
-/// Words behind `--` are another program's, its `--help` too.
+/// True if `--help` or `-h` occurs before `--`; later arguments belong to another program.
 pub(crate) fn has_help_flag(words: &[String]) -> bool {
     words.iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h")
 }
 
-/// Reads the words after `test`, `soak` or `ci`.
+/// Parses the arguments after `test`, `soak` or `ci`.
 pub(crate) fn parse_test_args(words: &[String]) -> Result<TestArgs> {
     let mut parsed = TestArgs::default();
     let mut rest = words.iter();
@@ -70,7 +70,7 @@ fn add_skipped_tools(parsed: &mut TestArgs, list: &str) -> Result<()> {
     Ok(())
 }
 
-/// For commands that take no words at all.
+/// Rejects any argument, for commands that take none.
 pub(crate) fn expect_no_args(command: &str, words: &[String]) -> Result<()> {
     match words.first() {
         None => Ok(()),
@@ -106,15 +106,15 @@ mod tests {
     fn without_flag_rejects_unknown_tools() {
         check(
             "--without kubctl",
-            &expect!["nothing called `kubctl` can be left out; choose from kubectl, python, browser, nginx"],
+            &expect!["no optional tool is called `kubctl`; choose from kubectl, python, browser, nginx"],
         );
         check(
             "--without etcd",
-            &expect!["nothing called `etcd` can be left out; choose from kubectl, python, browser, nginx"],
+            &expect!["no optional tool is called `etcd`; choose from kubectl, python, browser, nginx"],
         );
         check(
             "--without kubectl,",
-            &expect!["nothing called `` can be left out; choose from kubectl, python, browser, nginx"],
+            &expect!["no optional tool is called ``; choose from kubectl, python, browser, nginx"],
         );
         check("--without", &expect!["--without needs a list, such as `--without kubectl,browser`"]);
     }

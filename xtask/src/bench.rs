@@ -16,10 +16,10 @@ Prints one table with medians, each figure also as a ratio to its peer in the sa
 benchmark runs: small sizes, test profile, figures that mean nothing.
 ";
 
-/// With an optimised build from nothing.
+/// Includes an optimised build from scratch.
 const BENCH_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Small sizes; a guard against hanging.
+/// Small sizes; only bounds a hanging run.
 const QUICK_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
@@ -36,7 +36,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     with_nginx(&workspace, with_etcd(&workspace, job)?).args(filters).run()
 }
 
-/// Runs the bench of the test-profile build, which must be there.
+/// Runs the quick benchmarks of the test-profile build, which must exist.
 pub(crate) fn run_quick(workspace: &Workspace, filters: &[&String]) -> Result<()> {
     let job =
         TimedCommand::new(workspace.debug_binary("bench"), QUICK_TIMEOUT).current_dir(&workspace.root).arg("--quick");
@@ -44,7 +44,7 @@ pub(crate) fn run_quick(workspace: &Workspace, filters: &[&String]) -> Result<()
     with_etcd(workspace, job)?.args(filters).run()
 }
 
-/// The table says so if there is none.
+/// Adds nginx for the gateway comparison; without it the table says so.
 fn with_nginx(workspace: &Workspace, job: TimedCommand) -> TimedCommand {
     match tools::provide_nginx(&workspace.tools_dir()) {
         Ok(nginx) => job.env(nginx.variable, &nginx.path),

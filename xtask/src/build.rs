@@ -1,7 +1,7 @@
 //! The one build that serves the tests, the binaries they start, and the quick bench.
 //!
-//! Binaries and tests are asked for in one command, because cargo unifies features over what one command builds: asked
-//! for alone, the binaries would be built without the features that only tests use, and most libraries a second time.
+//! One cargo command builds binaries and tests together, because cargo unifies features per command: built alone, the
+//! binaries would lack features that only tests use, and most libraries would be compiled twice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use serde_json::Value;
 
 use crate::workspace::Workspace;
 
-/// From nothing, on two slow cores, with the downloads: a guard against hanging, not a budget.
+/// From scratch on two slow cores, with downloads: bounds a hanging build, not a budget.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
-/// What was built.
+/// Result of a build.
 pub(crate) struct BuildOutput {
-    /// File name of a test executable → its package. Cargo's output shows the file alone.
+    /// File name of a test executable → its package; cargo's output shows only the file.
     pub(crate) test_packages: BTreeMap<String, String>,
 }
 
-/// Builds all binaries and all tests in the test profile.
+/// Builds all binaries and tests in the test profile.
 pub(crate) fn build_everything(workspace: &Workspace) -> Result<BuildOutput> {
     run_build(workspace, &["--workspace", "--bins", "--tests"])
 }
 
-/// Builds the tests of some packages, with the features that these have alone, and the `unskew` that tests may start.
+/// Builds the tests of some packages with only their own features, and the `unskew` binary that tests may start.
 pub(crate) fn build_packages(workspace: &Workspace, names: &[String]) -> Result<BuildOutput> {
     run_build(workspace, &["--package", "unskew", "--bins"])?;
     let mut selection = vec!["--bins", "--tests"];
@@ -56,7 +56,7 @@ fn test_executable(message: &Value) -> Option<(String, String)> {
     Some((file, package_name(message["package_id"].as_str()?)))
 }
 
-/// `path+file:///checkout/crates/api#0.1.0` or, where folder and name differ, `…/folder#name@0.1.0`.
+/// Parses `path+file:///checkout/crates/api#0.1.0` or, where folder and name differ, `…/folder#name@0.1.0`.
 fn package_name(id: &str) -> String {
     let (path, rest) = id.rsplit_once('#').unwrap_or((id, ""));
     match rest.split_once('@') {

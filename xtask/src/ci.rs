@@ -1,8 +1,8 @@
-//! `cargo xtask ci`: every check there is, in one run.
+//! `cargo xtask ci`: all checks in one run.
 //!
-//! Invariants: all steps run even if one fails, and the failed ones are named at the end; nothing is built in the release
-//! profile; no step sets RUSTFLAGS, so that the steps share what they build. A step beyond its budget is marked, not
-//! failed: machines are noisy.
+//! Invariants: all steps run even if one fails, and failed steps are listed at the end; nothing is built in the release
+//! profile; no step sets RUSTFLAGS, so that the steps share their builds. A step over its budget is marked, not failed,
+//! because timing varies.
 
 use std::time::{Duration, Instant};
 
@@ -25,20 +25,20 @@ Format check, clippy with warnings denied, docs, all tests, tidy, licences, a qu
 are named at the end, with the seconds and the budget of each.
 ";
 
-/// A guard against hanging for the steps that only compile.
+/// Bounds a hanging step that only compiles.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// The whole takes less than this on two cores from a clean checkout.
+/// Expected limit of the whole run on two cores from a clean checkout.
 const BUDGET: Duration = Duration::from_secs(30 * 60);
 
-/// One step and the time it should take on two cores from a clean checkout.
+/// One step, with its expected time on two cores from a clean checkout.
 struct CiStep {
     name: &'static str,
     budget: Duration,
     run: fn(&mut Ci) -> Result<()>,
 }
 
-/// The budgets add up to less than `BUDGET`.
+/// The budgets sum up to less than [`BUDGET`].
 const STEPS: [CiStep; 9] = [
     CiStep { name: "format", budget: Duration::from_secs(20), run: format },
     CiStep { name: "tools", budget: Duration::from_secs(90), run: tools },
@@ -51,7 +51,7 @@ const STEPS: [CiStep; 9] = [
     CiStep { name: "bench --quick", budget: Duration::from_secs(180), run: quick_bench },
 ];
 
-/// What the steps hand to each other.
+/// State that the steps share.
 struct Ci {
     workspace: Workspace,
     args: TestArgs,
@@ -62,7 +62,7 @@ struct Ci {
 pub(crate) fn main(words: &[String]) -> Result<()> {
     let args = args::parse_test_args(words)?;
     if let Some(word) = args.names.first().or(args.cargo_args.first()) {
-        bail!("ci runs everything; what is `{word}`?");
+        bail!("`cargo xtask ci` takes no argument `{word}`: it runs everything");
     }
     let mut ci = Ci { workspace: Workspace::open()?, args, tools: None, build: None };
     let started = Instant::now();
@@ -116,8 +116,8 @@ fn build(ci: &mut Ci) -> Result<()> {
 }
 
 fn tests(ci: &mut Ci) -> Result<()> {
-    let Some(built) = &ci.build else { bail!("there is no build to test") };
-    let Some(provided) = &ci.tools else { bail!("the tools are not there") };
+    let Some(built) = &ci.build else { bail!("the build step failed: nothing to test") };
+    let Some(provided) = &ci.tools else { bail!("the tools step failed") };
     test::run(&ci.workspace, &TestInputs { build: built, tools: provided }, &ci.args, TestSize::Small)
 }
 
@@ -133,7 +133,7 @@ fn docs(ci: &mut Ci) -> Result<()> {
 
 fn tidy(ci: &mut Ci) -> Result<()> {
     if ci.build.is_none() {
-        bail!("there is no build whose flags could be read");
+        bail!("the build step failed: no binary to read flags from");
     }
     tidy::check(&ci.workspace)
 }
@@ -144,7 +144,7 @@ fn licences(ci: &mut Ci) -> Result<()> {
 
 fn quick_bench(ci: &mut Ci) -> Result<()> {
     if ci.build.is_none() {
-        bail!("there is no build to run");
+        bail!("the build step failed: nothing to run");
     }
     bench::run_quick(&ci.workspace, &[])
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: what people install, as an archive, as a Debian package and as an image for containers.
+//! `cargo xtask dist`: release packages as a tar archive, a Debian package and a container image.
 //!
-//! Invariants: the same program of the same commit is packed into the same bytes; whatever is packed came from this build, the
-//! completions and the manual too; what was packed has been unpacked again and started before it is called done.
+//! Invariants: one commit always gives the same bytes; all files come from this build, including completions and
+//! manual; every package is unpacked and its program started before `dist` succeeds.
 
 mod archives;
 mod contents;
@@ -34,24 +34,24 @@ the layout of the Open Container Initiative, made without a container engine. Ch
 GNU tar, gzip and binutils.
 ";
 
-/// With an optimised build from nothing.
+/// Includes an optimised build from scratch.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// Packing 20 MB takes seconds.
 const PACK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is packed, and as what.
+/// Metadata of the release that is packed.
 struct DistRelease {
     version: String,
-    /// As the kernel names it, `x86_64`.
+    /// Kernel name of the architecture, such as `x86_64`.
     machine: String,
-    /// As Debian names it, `amd64`.
+    /// Debian name of the architecture, such as `amd64`.
     architecture: String,
-    /// The time that every file gets: that of the commit, in seconds since 1970.
+    /// Commit time in seconds since 1970; the modification time of every packed file.
     commit_epoch_seconds: String,
-    /// What Debian's package depends on.
+    /// `Depends` field of the Debian package.
     depends: String,
-    /// One line for each crate in the program, with its licence.
+    /// One line per crate in the program, with its licence.
     licences: String,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     args::expect_no_args("dist", words)?;
     let workspace = Workspace::open()?;
     workspace.cargo("build", BUILD_TIMEOUT).args(["--locked", "--profile", "dist", "--package", "unskew"]).run()?;
-    // Cargo keeps the build itself in the same folder.
+    // Cargo's build files are in the same folder.
     let folder = workspace.dist();
     remove_packages(&folder)?;
     let binary = folder.join("unskew-stripped");
@@ -95,7 +95,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The program without the names that only a debugger reads.
+/// Copies the program without debug symbols.
 fn strip(from: &Path, to: &Path) -> Result<()> {
     TimedCommand::new("strip", PACK_TIMEOUT)
         .arg("-o")
@@ -124,7 +124,7 @@ fn describe_release(workspace: &Workspace, binary: &Path) -> Result<DistRelease>
     })
 }
 
-/// Packs a program and what belongs to it, and tries what came of it. `root` is the checkout.
+/// Packs the program with its files into both packages, and verifies them. `root` is the checkout.
 fn pack(root: &Path, binary: &Path, release: &DistRelease, into: &Path) -> Result<[PathBuf; 2]> {
     let stage = into.join("stage");
     let files = contents::collect_contents(root, binary, release)?;
@@ -144,7 +144,7 @@ fn pack(root: &Path, binary: &Path, release: &DistRelease, into: &Path) -> Resul
     Ok([archive, package])
 }
 
-/// Unpacks the image again and starts the program that is in it, with nothing but the libraries that are in it.
+/// Unpacks the image and starts its program with only the libraries in the image.
 fn check_image_version(folder: &Path, release: &DistRelease) -> Result<()> {
     let scratch = folder.join("from-image");
     let image = image::unpack_image(&folder.join(release.image_name()), &scratch)?;
@@ -160,12 +160,12 @@ fn check_program_version(program: &Path, release: &DistRelease) -> Result<()> {
 
 fn expect_version(what: &str, output: &str, release: &DistRelease) -> Result<()> {
     if output.trim() != format!("unskew {}", release.version) {
-        bail!("{what} says `{}` and not the version {}", output.trim(), release.version);
+        bail!("{what} prints `{}`, expected version {}", output.trim(), release.version);
     }
     Ok(())
 }
 
-/// Removes the packages of earlier runs, whatever their version.
+/// Removes the packages of earlier runs, of any version.
 fn remove_packages(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("{} could not be read", folder.display()))? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! `cargo xtask licenses`: what the program is made of may be given on.
+//! `cargo xtask licenses`: checks the licences of all dependencies.
 
 mod expression;
 
@@ -17,7 +17,7 @@ Checks that every dependency's licence is satisfied by the allowed ones, that ev
 that no crate is used in the program that the project has decided against.
 ";
 
-/// Licences whose only duty is to pass on their text, and one more.
+/// Licences that only require passing on their text, and MPL-2.0.
 const ALLOWED_LICENCES: [&str; 16] = [
     "0BSD",
     "Apache-2.0",
@@ -30,9 +30,9 @@ const ALLOWED_LICENCES: [&str; 16] = [
     "ISC",
     "MIT",
     "MIT-0",
-    // Asks for the source of its own files, which is public, and of no others.
+    // Requires publishing the source of its own files only, which is public.
     "MPL-2.0",
-    // AWS-LC's sources name it for files that come from there.
+    // AWS-LC uses it for files that come from OpenSSL.
     "OpenSSL",
     "Unicode-3.0",
     "Unlicense",
@@ -41,7 +41,7 @@ const ALLOWED_LICENCES: [&str; 16] = [
 
 const OUR_LICENCE: &str = "Apache-2.0";
 
-/// Crates that must not be in the program, and what is used instead.
+/// Crates that must not be in the program, and their replacement.
 const DENIED_CRATES: [(&str, &str); 5] = [
     ("chrono", "jiff"),
     ("native-tls", "rustls"),
@@ -55,12 +55,12 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     check(&Workspace::open()?)
 }
 
-/// Reads manifests; downloading them on a first run is the slow case.
+/// Only reads manifests; the first run downloads them.
 const TREE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Prints every finding; an error if there is one.
+/// Prints all findings and fails if there are any.
 ///
-/// Asks `cargo tree` and not `cargo metadata`, which lists optional dependencies that no feature turns on.
+/// Uses `cargo tree`, because `cargo metadata` also lists optional dependencies that no feature enables.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let tree = |edges: &str| {
         let job = workspace.cargo("tree", TREE_TIMEOUT).args(["--workspace", "--locked", "--edges", edges]);
@@ -74,11 +74,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     if !findings.is_empty() {
         bail!("the licence check has {} findings", findings.len());
     }
-    println!("licences: {} crates, nothing to say", packages.len());
+    println!("licences: {} crates, no findings", packages.len());
     Ok(())
 }
 
-/// The crates of others that the program is made of, one line each, for those it is given to.
+/// Returns one line per third-party crate in the program, shipped with the packages.
 pub(crate) fn list_shipped_crates(workspace: &Workspace) -> Result<String> {
     let job = workspace.cargo("tree", TREE_TIMEOUT).args(["--package", "unskew", "--locked", "--edges", "normal"]);
     let tree = job.args(["--prefix", "none", "--format", "{p}|{l}|"]).output_text()?;
@@ -87,12 +87,12 @@ pub(crate) fn list_shipped_crates(workspace: &Workspace) -> Result<String> {
     Ok(others.map(|CrateInfo { name, version, licence, .. }| format!("{name} {version}: {licence}\n")).collect())
 }
 
-/// One crate of the tree.
+/// One crate of the dependency tree.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct CrateInfo<'a> {
     name: &'a str,
     version: &'a str,
-    /// Empty if it names none.
+    /// SPDX expression; empty if the crate names none.
     licence: &'a str,
     origin: CrateOrigin,
 }
@@ -103,7 +103,7 @@ enum CrateOrigin {
     ThirdParty,
 }
 
-/// `api v0.1.0 (/checkout/crates/api)|Apache-2.0|` and `serde v1.0.229|MIT OR Apache-2.0| (*)`
+/// Parses lines such as `api v0.1.0 (/checkout/crates/api)|Apache-2.0|` and `serde v1.0.229|MIT OR Apache-2.0| (*)`.
 fn parse_tree(tree: &str) -> BTreeSet<CrateInfo<'_>> {
     let parse = |line| {
         let (package, rest): (&str, &str) = str::split_once(line, '|')?;
@@ -137,7 +137,7 @@ fn find_violations(packages: &BTreeSet<CrateInfo<'_>>, shipped: &BTreeSet<CrateI
 }
 
 fn check_licence(licence: &str) -> Result<()> {
-    let named = Some(licence).filter(|licence| !licence.is_empty()).context("it names no licence")?;
+    let named = Some(licence).filter(|licence| !licence.is_empty()).context("no licence named")?;
     if !expression::parse(named)?.is_satisfied_by(&ALLOWED_LICENCES) {
         bail!("`{licence}` is not satisfied by the licences allowed in xtask/src/licenses.rs");
     }
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// `shipped` and then what is there for tests alone.
+    /// Checks the findings for crates of the program (`shipped`) and crates used by tests only (`tests`).
     #[track_caller]
     fn check_findings(shipped: &str, tests: &str, expected: &Expect) {
         let all = format!("{shipped}{tests}");
@@ -178,7 +178,7 @@ mod tests {
             &expect![[r#"
                 api is ours and must say `license.workspace = true`, which is Apache-2.0
                 b v1.0.0: `GPL-3.0-only` is not satisfied by the licences allowed in xtask/src/licenses.rs
-                c v1.0.0: it names no licence
+                c v1.0.0: no licence named
                 d v1.0.0: `MIT AND AGPL-3.0` is not satisfied by the licences allowed in xtask/src/licenses.rs"#]],
         );
     }

@@ -1,9 +1,9 @@
-//! The project's automation, as `cargo xtask <command>`.
+//! Project automation, run as `cargo xtask <command>`.
 //!
-//! It depends on no crate of the project, so that it builds in seconds and can check the others while they are broken.
-//! Each command is a module with its own `--help`.
+//! xtask depends on no crate of the project, so that it builds in seconds and can check the others while they do not
+//! compile. Each command is a module with its own `--help`.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program speaks through its terminal")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints to its terminal")]
 
 mod args;
 mod bench;
@@ -13,6 +13,7 @@ mod dist;
 mod environment;
 mod licenses;
 mod process;
+mod real;
 mod schemas;
 mod soak;
 mod table;
@@ -31,15 +32,16 @@ cargo xtask <command> [--help]
   test       run all tests; provides the tools they need
   ci         format, clippy, docs, tests, tidy, licences, a quick bench
   soak       the tests in full size: long runs
+  real       the tests beside a real kube-apiserver, from KUBEBUILDER_ASSETS
   bench      one table of medians and ratios
   tidy       dependencies between crates, file lengths, documents, flags, metrics
-  dist       an archive and a Debian package of the program
+  dist       an archive, a Debian package and a container image of the program
   licenses   every dependency's licence against the allowed ones
   tools      provide etcd, kubectl, Python's client or a browser, and print where they are
-  schemas    make the catalogue's table of built-in types
+  schemas    make the table of built-in types
 ";
 
-/// What a command does with the words behind its name.
+/// Runs a command with the arguments after its name.
 type CommandMain = fn(&[String]) -> Result<()>;
 
 fn main() -> ExitCode {
@@ -62,6 +64,7 @@ fn run(words: &[String]) -> Result<()> {
         "test" => (test::HELP, test::main),
         "ci" => (ci::HELP, ci::main),
         "soak" => (soak::HELP, soak::main),
+        "real" => (real::HELP, real::main),
         "bench" => (bench::HELP, bench::main),
         "tidy" => (tidy::HELP, tidy::main),
         "dist" => (dist::HELP, dist::main),

@@ -1,7 +1,7 @@
-//! Other programs, each with a time limit.
+//! Child processes with a time limit.
 //!
-//! Invariants: no program is started without a limit; one that exceeds it is ended together with all it started; an error
-//! names the command line and shows the last lines it wrote.
+//! Invariants: no program starts without a limit; a program that exceeds it is killed with all its descendants; an
+//! error shows the command line and the last lines of output.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -13,22 +13,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How often a running program is looked at. Short, because most programs here take milliseconds.
+/// Poll interval for a running program. Short, because most programs take milliseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long output may keep coming after the program itself has ended: a process it left behind may hold the pipe.
+/// How long output is read after the program has exited: a background child may keep the pipe open.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
-/// Enough of a failed program's last words to see the reason, not so many that the reason is buried.
+/// Number of output lines shown of a failed program.
 const ERROR_LINES_MAX: usize = 15;
 
-/// A program about to be run.
+/// A program to run, with its time limit.
 pub(crate) struct TimedCommand {
     command: Command,
     timeout: Duration,
 }
 
-/// Which of its two pipes a line came from.
+/// The pipe that a line came from.
 #[derive(Clone, Copy, PartialEq)]
 enum Pipe {
     Stdout,
@@ -36,7 +36,7 @@ enum Pipe {
 }
 
 impl TimedCommand {
-    /// Reads nothing from the terminal, so that no program can stop to ask a question.
+    /// Creates the command with stdin closed, so that no program can wait for input.
     pub(crate) fn new(program: impl AsRef<OsStr>, timeout: Duration) -> TimedCommand {
         let mut command = Command::new(program);
         command.stdin(Stdio::null());
@@ -76,14 +76,14 @@ impl TimedCommand {
         self
     }
 
-    /// Runs it with the terminal as its output.
+    /// Runs the program with its output on the terminal.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut child = self.spawn()?;
         let status = self.read_until_exit(&mut child, Vec::new(), &mut |_, _| ())?;
         self.expect_success(status, &[])
     }
 
-    /// Runs it and returns what it wrote to stdout; what it wrote to stderr is shown only if it fails.
+    /// Runs the program and returns its stdout; stderr is shown only on failure.
     pub(crate) fn output_text(mut self) -> Result<String> {
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.spawn()?;
@@ -100,7 +100,7 @@ impl TimedCommand {
         Ok(output)
     }
 
-    /// Runs it with stderr on the terminal and returns what it wrote to stdout.
+    /// Runs the program with stderr on the terminal and returns its stdout.
     pub(crate) fn output_with_progress(mut self) -> Result<String> {
         self.command.stdout(Stdio::piped());
         let mut child = self.spawn()?;
@@ -111,12 +111,13 @@ impl TimedCommand {
         Ok(output)
     }
 
-    /// Runs it and hands over every line of stdout and stderr, in the order written. The caller judges the status.
+    /// Runs the program and calls `each` for every line of stdout and stderr, in the order written. The caller checks
+    /// the status.
     pub(crate) fn stream_lines(mut self, each: &mut dyn FnMut(&str)) -> Result<ExitStatus> {
-        let (reader, writer) = std::io::pipe().context("no pipe could be made")?;
+        let (reader, writer) = std::io::pipe().context("cannot create a pipe")?;
         self.command.stdout(writer.try_clone()?).stderr(writer);
         let mut child = self.spawn()?;
-        // The command keeps our ends of the pipe open; without them the reader sees the end of the output.
+        // The command holds our ends of the pipe; dropping them lets the reader see the end of the output.
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
         self.read_until_exit(&mut child, vec![(Pipe::Stdout, Box::new(reader))], &mut |_, line| each(line))
     }
@@ -125,7 +126,7 @@ impl TimedCommand {
         self.command.spawn().with_context(|| format!("`{}` could not be started", self.command_line()))
     }
 
-    /// Takes lines until the program has ended and its pipes are closed, or the limit has passed.
+    /// Reads lines until the program has exited and its pipes are closed, or the limit has passed.
     fn read_until_exit(
         &self,
         child: &mut Child,
@@ -190,7 +191,7 @@ fn take_pipes(child: &mut Child) -> Vec<LabelledPipe> {
     pipes
 }
 
-/// One thread per pipe, so that neither blocks the other; the receiver disconnects when all are at their end.
+/// Reads each pipe in its own thread, so that neither blocks the other; the channel closes when all are at their end.
 fn read_pipes(pipes: Vec<LabelledPipe>) -> Receiver<(Pipe, String)> {
     let (sender, lines) = sync_channel(256);
     for (pipe, reader) in pipes {
@@ -211,10 +212,10 @@ fn read_lines(pipe: Pipe, reader: Box<dyn Read + Send>, lines: &SyncSender<(Pipe
     }
 }
 
-/// Ends a program and all it started: a stopped cargo would otherwise leave its tests, and they their servers, behind.
+/// Kills a program with all its descendants: killing only cargo would leave tests and their servers behind.
 fn kill_process_tree(child: &mut Child) {
     let pids: Vec<String> = descendants(child.id()).iter().map(u32::to_string).collect();
-    // The shell's own `kill`: a small machine has no other.
+    // The shell's builtin `kill`: a small machine may have no other.
     let kill = Command::new("sh").arg("-c").arg(format!("kill -9 {} 2>/dev/null", pids.join(" "))).status();
     if kill.is_err() && child.kill().is_err() {
         eprintln!("process {} could not be stopped", child.id());
@@ -224,7 +225,7 @@ fn kill_process_tree(child: &mut Child) {
     }
 }
 
-/// The process and every process below it, by `/proc`.
+/// Pids of the process and all its descendants, from `/proc`.
 fn descendants(root: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -246,11 +247,11 @@ fn descendants(root: u32) -> Vec<u32> {
 
 fn parent_pid(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, a parenthesis too; what follows the last one is numbers.
+    // The name in parentheses may itself contain one; the fields after the last one are numbers.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Where a program is on `PATH`.
+/// Finds a program on `PATH`.
 pub(crate) fn find_on_path(name: &str) -> Option<std::path::PathBuf> {
     crate::environment::path_folders().into_iter().map(|folder| folder.join(name)).find(|file| file.is_file())
 }

@@ -1,8 +1,8 @@
-//! The table of built-in types in `crates/catalogue`, made from the type definitions of every release.
+//! The table of built-in types in `crates/kinds`, made from the type definitions of every release.
 //!
-//! Names, types, keys and strategies are taken; prose is not. What the definitions do not say and Go's declarations do —
-//! numbers of protobuf fields, Go's names of string types, declared defaults — is kept from the table as it is, so that a
-//! hand may add it. The table's own first lines describe its form.
+//! Only names, types, keys and strategies are taken, no descriptions. Facts that the definitions lack and Go's
+//! declarations have (protobuf field numbers, Go names of string types, declared defaults) are kept from the existing
+//! table, where they are added by hand. The table's header describes its format.
 
 mod definitions;
 mod row;
@@ -21,14 +21,14 @@ use table::DeclaredFields;
 pub(crate) const HELP: &str = "\
 cargo xtask schemas [--check]
 
-Makes crates/catalogue/src/schema/schemas.txt from the type definitions of every release. With --check nothing is
+Makes crates/kinds/src/types/schemas.txt from the type definitions of every release. With --check nothing is
 written: it is an error if the table would change.
 ";
 
-/// The releases of the catalogue, as minor versions; the position is the bit in a [`row::ReleaseSet`].
+/// The releases of the table, as minor versions; the position is the bit in a [`row::ReleaseSet`].
 const MINOR_VERSIONS: [u8; 7] = [31, 32, 33, 34, 35, 36, 37];
 
-const TABLE_PATH: &str = "crates/catalogue/src/schema/schemas.txt";
+const TABLE_PATH: &str = "crates/kinds/src/types/schemas.txt";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
     let check_only = match words {
@@ -51,14 +51,18 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     let known = DeclaredFields::parse(&old)?;
     let new = table::render_table(&packages, &known)?;
     let unknown = new.lines().filter(|line| line.contains(" ? ")).count();
-    println!("{} types, {} bytes, {unknown} fields without a number", table::count_types(&packages), new.len());
+    println!(
+        "{} types, {} bytes, {unknown} fields without a protobuf number",
+        table::count_types(&packages),
+        new.len()
+    );
     if new == old {
-        println!("{TABLE_PATH} is as it should be");
+        println!("{TABLE_PATH} is up to date");
     } else if check_only {
         bail!("{TABLE_PATH} would change; `cargo xtask schemas` writes it");
     } else {
         fs::write(&place, new).with_context(|| format!("{} cannot be written", place.display()))?;
-        println!("{TABLE_PATH} is written; look at the difference");
+        println!("{TABLE_PATH} is updated; review the difference");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the tests in full size.
 //!
-//! In the test profile, so that the build of the tests serves it too: what soaks look for is wrong order and lost state,
-//! not speed.
+//! Uses the test profile, so that it shares the build of the tests: soaks look for wrong order and lost state, not for
+//! speed.
 
 use anyhow::{Result, bail};
 
@@ -20,7 +20,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     match names.as_slice() {
         [] => (),
         [name] => cargo.insert(0, name.clone()),
-        [_, second, ..] => bail!("one name at most; what is `{second}`?"),
+        [_, second, ..] => bail!("at most one name is accepted; unexpected `{second}`"),
     }
     test::prepare_and_run(&TestArgs { skipped_tools: without, names: Vec::new(), cargo_args: cargo }, TestSize::Full)
 }

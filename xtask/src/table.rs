@@ -1,6 +1,6 @@
 //! Plain text tables for the terminal.
 
-/// Rows with their columns padded to one width; numbers to the right.
+/// Pads columns to equal width, numbers right-aligned.
 pub(crate) fn render(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();

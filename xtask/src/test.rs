@@ -1,16 +1,19 @@
 //! `cargo xtask test`: all tests, with the tools they need.
 //!
-//! What tests may rely on, all as environment variables:
+//! Environment variables that tests may rely on:
 //! - `UNSKEW_ETCD_OLD`, `UNSKEW_ETCD_NEW`: etcd servers without and with progress requests; always set.
-//! - `UNSKEW_KUBECTL`, `UNSKEW_PYTHON` (with the `kubernetes` client), `UNSKEW_CHROMIUM`: set if some test needs the tool
-//!   (`tools::TOOLS_NEEDED_BY_TESTS`) and it was not left out.
-//! - `UNSKEW_WITHOUT`: comma list of the tools left out by `--without`. A test that needs one of them passes with a line
-//!   saying so; if its tool is neither named here nor given, it fails with one clear line.
+//! - `UNSKEW_KUBECTL`, `UNSKEW_PYTHON` (with the `kubernetes` client), `UNSKEW_CHROMIUM`: set if some test needs the
+//!   tool (`tools::TOOLS_NEEDED_BY_TESTS`) and it is not skipped.
+//! - `UNSKEW_WITHOUT`: comma-separated tools that `--without` skips. A test that needs one of them passes and prints a
+//!   note; if a tool is neither skipped nor set, its tests fail with one clear line.
 //! - `UNSKEW_BIN`: the `unskew` binary of the same build.
 //! - `UNSKEW_SOAK=1`: run in full size (`cargo xtask soak`).
 //! - `UNSKEW_DISCOVERY_DATA`: passed through if the user set it.
 //!
-//! Invariant: nothing is skipped silently; the summary names what was left out, also tests ignored or filtered out.
+//! Tests in a module `real` run with `cargo xtask real` alone.
+//!
+//! Invariant: nothing is skipped silently; the summary lists skipped tools and the numbers of ignored and filtered
+//! tests.
 
 mod results;
 
@@ -40,20 +43,28 @@ Environment: UNSKEW_DISCOVERY_DATA names a folder of recorded discovery document
 UNSKEW_ETCD_OLD, UNSKEW_ETCD_NEW, UNSKEW_KUBECTL, UNSKEW_PYTHON, UNSKEW_CHROMIUM name tools of your own.
 ";
 
-/// A guard against a test that hangs; the budget of the step is in `ci`.
+/// Bounds a hanging test; the budget of the step is in `ci`.
 const TEST_TIMEOUT: Duration = Duration::from_secs(25 * 60);
 
 /// Thousands of kills and tens of thousands of watches take hours.
 const SOAK_TIMEOUT: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// Recorded discovery documents, which are not in the checkout.
+/// Folder of recorded discovery documents, which are not in the checkout.
 const DISCOVERY_DATA: &str = "UNSKEW_DISCOVERY_DATA";
 
-/// How large the tests are.
+/// A folder with a real kube-apiserver and its etcd, as envtest has it.
+pub(crate) const REAL_ASSETS: &str = "KUBEBUILDER_ASSETS";
+
+/// The beginning of the names of tests that need a real kube-apiserver.
+pub(crate) const REAL_TESTS: &str = "real::";
+
+/// Which tests run, and how large they are.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum TestSize {
     Small,
     Full,
+    /// The tests that `cargo xtask real` names, with the programs of `KUBEBUILDER_ASSETS`.
+    Real,
 }
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
@@ -64,7 +75,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     prepare_and_run(&parsed, TestSize::Small)
 }
 
-/// Tools come before the build: what cannot be had is said at once.
+/// Provides the tools before the build, so that a missing tool is reported at once; then builds and runs the tests.
 pub(crate) fn prepare_and_run(args: &TestArgs, size: TestSize) -> Result<()> {
     let workspace = Workspace::open()?;
     let provided = tools::provide_for_tests(&workspace.tools_dir(), &args.skipped_tools)?;
@@ -72,13 +83,13 @@ pub(crate) fn prepare_and_run(args: &TestArgs, size: TestSize) -> Result<()> {
     run(&workspace, &TestInputs { build: &built, tools: &provided }, args, size)
 }
 
-/// What a run of the tests needs to be there.
+/// Inputs of a test run.
 pub(crate) struct TestInputs<'a> {
     pub(crate) build: &'a BuildOutput,
     pub(crate) tools: &'a [ProvidedTool],
 }
 
-/// Builds what the arguments select: with everything in one build, or a few packages alone.
+/// Builds the whole workspace, or only the packages that the arguments select.
 fn build(workspace: &Workspace, args: &TestArgs) -> Result<BuildOutput> {
     match args.selected_packages().as_slice() {
         [] => build::build_everything(workspace),
@@ -86,21 +97,24 @@ fn build(workspace: &Workspace, args: &TestArgs) -> Result<BuildOutput> {
     }
 }
 
-/// Runs the tests and prints the summary; an error if any test failed.
+/// Runs the tests and prints the summary; fails if any test failed.
 pub(crate) fn run(workspace: &Workspace, prepared: &TestInputs<'_>, args: &TestArgs, size: TestSize) -> Result<()> {
     let TestInputs { build: built, tools: provided } = *prepared;
     let started = Instant::now();
     let mut results = TestResults::new(&built.test_packages);
-    let limit = if size == TestSize::Full { SOAK_TIMEOUT } else { TEST_TIMEOUT };
+    let limit = if size == TestSize::Small { TEST_TIMEOUT } else { SOAK_TIMEOUT };
     let mut job = workspace.cargo("test", limit).args(["--locked", "--no-fail-fast"]);
     if args.selected_packages().is_empty() {
         job = job.arg("--workspace");
     }
-    job = job.args(&args.cargo_args).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
+    job = job.args(harness_args(&args.cargo_args, size)).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
     job =
         job.env("UNSKEW_WITHOUT", tool_names(&args.skipped_tools)).env("UNSKEW_BIN", workspace.debug_binary("unskew"));
     if let Some(data) = environment::path_variable(DISCOVERY_DATA) {
         job = job.env(DISCOVERY_DATA, data);
+    }
+    if let Some(assets) = environment::path_variable(REAL_ASSETS).filter(|_| size == TestSize::Real) {
+        job = job.env("UNSKEW_ETCD_NEW", assets.join("etcd")).env(REAL_ASSETS, assets);
     }
     job = if size == TestSize::Full { job.env("UNSKEW_SOAK", "1") } else { job.env_remove("UNSKEW_SOAK") };
     let status = job.stream_lines(&mut |line| {
@@ -117,6 +131,18 @@ pub(crate) fn run(workspace: &Workspace, prepared: &TestInputs<'_>, args: &TestA
         bail!("cargo test failed ({status})");
     }
     Ok(())
+}
+
+/// The words for cargo; only `cargo xtask real` runs tests that need a real kube-apiserver.
+fn harness_args(cargo_args: &[String], size: TestSize) -> Vec<String> {
+    let mut words = cargo_args.to_vec();
+    if size != TestSize::Real {
+        if !words.iter().any(|word| word == "--") {
+            words.push("--".to_owned());
+        }
+        words.extend(["--skip", REAL_TESTS].map(str::to_owned));
+    }
+    words
 }
 
 fn tool_names(tools: &[OptionalTool]) -> String {
@@ -139,4 +165,23 @@ fn print_summary(results: &TestResults<'_>, provided: &[ProvidedTool], without: 
     }
     println!("took {:.1} s", took.as_secs_f64());
     println!("{} passed, {} failed", results.passed(), results.failed());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, size: TestSize, expected: &str) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(harness_args(&words, size).join(" "), expected);
+    }
+
+    #[test]
+    fn real_tests_are_skipped_except_by_their_own_command() {
+        check("", TestSize::Small, "-- --skip real::");
+        check("-p store watch", TestSize::Small, "-p store watch -- --skip real::");
+        check("-p store -- --nocapture", TestSize::Full, "-p store -- --nocapture --skip real::");
+        check("-p cluster-tests -- real::", TestSize::Real, "-p cluster-tests -- real::");
+    }
 }

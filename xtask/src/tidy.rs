@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the project that a program can check.
+//! `cargo xtask tidy`: project rules that a program can check.
 
 mod crate_dependencies;
 mod documents;
@@ -26,15 +26,14 @@ that every module has a `//!` comment, that links in documents resolve, that the
 program, and that the metrics in docs/monitoring and the flags in docs/deploy exist.
 ";
 
-/// A guard against hanging.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const GIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A breach of a rule.
+/// A violated rule.
 #[derive(Debug, PartialEq)]
 struct TidyFinding {
     path: String,
-    /// The first line is 1; none if the file as a whole is meant.
+    /// Line number from 1; `None` for the whole file.
     line: Option<usize>,
     message: String,
 }
@@ -59,7 +58,7 @@ impl fmt::Display for TidyFinding {
     }
 }
 
-/// A text file of the checkout; the path is relative to its root.
+/// A text file of the checkout; `path` is relative to the root.
 struct SourceFile {
     path: String,
     text: String,
@@ -78,12 +77,12 @@ impl SourceFile {
 pub(crate) fn main(words: &[String]) -> Result<()> {
     args::expect_no_args("tidy", words)?;
     let workspace = Workspace::open()?;
-    // For its flags; `ci` has it from the build of the tests.
+    // The binary is needed for its flags; `ci` has built it with the tests.
     workspace.cargo("build", BUILD_TIMEOUT).args(["--quiet", "--locked", "--package", "unskew"]).run()?;
     check(&workspace)
 }
 
-/// Prints every finding; an error if there is one. The `unskew` binary must have been built.
+/// Prints all findings and fails if there are any. The `unskew` binary must have been built.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let sources = read_sources(workspace)?;
     let text_of = |path| sources.iter().find(|source| source.path == path).map(|source| source.text.as_str());
@@ -109,19 +108,19 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     if !findings.is_empty() {
         bail!("tidy has {} findings", findings.len());
     }
-    println!("tidy: {} files, nothing to say", sources.len());
+    println!("tidy: {} files, no findings", sources.len());
     Ok(())
 }
 
-/// The files of the checkout that are tracked or about to be, if they are text.
+/// Reads all text files that git tracks or would track.
 fn read_sources(workspace: &Workspace) -> Result<Vec<SourceFile>> {
     let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let names = TimedCommand::new("git", GIT_TIMEOUT).args(list).current_dir(&workspace.root).output_text();
-    let names = names.context("tidy checks what git tracks")?;
+    let names = names.context("tidy needs git to list the files")?;
     let mut names: Vec<&str> = names.split('\0').filter(|name| !name.is_empty()).collect();
     names.sort_unstable();
     names.dedup();
-    // A file deleted but not yet committed is still listed; one that is not text has no lines to check.
+    // A deleted file may still be listed, and a binary file has no lines to check: skip both.
     let read = |name: &&str| {
         Some(SourceFile { path: (*name).to_owned(), text: fs::read_to_string(workspace.root.join(name)).ok()? })
     };

@@ -1,8 +1,8 @@
-//! The tools that tests need and the checkout does not have: found on `PATH`, or unpacked into `target/tools`.
+//! External tools for the tests: found on `PATH`, or unpacked into `target/tools`.
 //!
-//! Invariants: no root, nothing installed, no service started; what is downloaded is checked by a pinned checksum or, where
-//! the archive moves too fast to pin, by the archive's own signature, and the origin says which; a tool is there whole or
-//! not at all; a second run downloads nothing.
+//! Invariants: no root, nothing installed, no service started; a download is verified by a pinned checksum or, where
+//! packages change too often to pin, by the archive's signature, and the origin says which; a tool is present
+//! completely or not at all; a second run downloads nothing.
 
 mod apt;
 mod apt_sources;
@@ -34,16 +34,16 @@ Provides the tools named, or all, and prints where they are and which version. `
 whatever its tests need. To have one unpacked afresh, delete its folder in target/tools.
 ";
 
-/// The tools, beside etcd, that some test of the workspace needs. It grows with the tests.
+/// Tools besides etcd that some test of the workspace needs.
 const TOOLS_NEEDED_BY_TESTS: &[OptionalTool] = &[OptionalTool::Kubectl, OptionalTool::Python, OptionalTool::Browser];
 
-/// A tool whose tests can be left out.
+/// A tool whose tests can be skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum OptionalTool {
     Kubectl,
     Python,
     Browser,
-    /// Beside which the gateway is measured; no test needs it.
+    /// Compared with the gateway in benchmarks; no test needs it.
     Nginx,
 }
 
@@ -51,7 +51,7 @@ impl OptionalTool {
     const ALL: [OptionalTool; 4] =
         [OptionalTool::Kubectl, OptionalTool::Python, OptionalTool::Browser, OptionalTool::Nginx];
 
-    /// As `--without` and `UNSKEW_WITHOUT` spell it.
+    /// Name in `--without` and `UNSKEW_WITHOUT`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             OptionalTool::Kubectl => "kubectl",
@@ -61,11 +61,11 @@ impl OptionalTool {
         }
     }
 
-    /// The tool that `--without` names.
+    /// Parses a name given to `--without`.
     pub(crate) fn from_name(name: &str) -> Result<OptionalTool> {
         let names = || OptionalTool::ALL.map(OptionalTool::name).join(", ");
         let found = OptionalTool::ALL.into_iter().find(|tool| tool.name() == name);
-        found.with_context(|| format!("nothing called `{name}` can be left out; choose from {}", names()))
+        found.with_context(|| format!("no optional tool is called `{name}`; choose from {}", names()))
     }
 
     fn provide(self, shelf: &ToolCache) -> Result<ProvidedTool> {
@@ -78,14 +78,14 @@ impl OptionalTool {
     }
 }
 
-/// A tool, ready to be used.
+/// A tool that is ready to use.
 pub(crate) struct ProvidedTool {
     pub(crate) name: &'static str,
-    /// The environment variable by which tests find it.
+    /// Environment variable that passes the path to tests.
     pub(crate) variable: &'static str,
     pub(crate) path: PathBuf,
     pub(crate) version: String,
-    /// Where it comes from and what vouches for it.
+    /// Where the tool comes from and how it was verified.
     pub(crate) origin: String,
 }
 
@@ -115,30 +115,30 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// etcd, and what else the tests need and `without` does not name.
+/// Provides etcd, and the tools that tests need except those in `without`.
 pub(crate) fn provide_for_tests(folder: &Path, without: &[OptionalTool]) -> Result<Vec<ProvidedTool>> {
     let shelf = ToolCache::open(folder)?;
     let mut provided = Vec::from(etcd::provide(&shelf)?);
     for tool in TOOLS_NEEDED_BY_TESTS.iter().copied().filter(|tool| !without.contains(tool)) {
         let name = tool.name();
         provided.push(tool.provide(&shelf).with_context(|| {
-            format!("{name}, which some tests need, could not be provided; `--without {name}` leaves those tests out")
+            format!("{name}, which some tests need, could not be provided; `--without {name}` skips those tests")
         })?);
     }
     Ok(provided)
 }
 
-/// What the gateway is measured beside.
+/// Provides nginx, for the gateway benchmarks.
 pub(crate) fn provide_nginx(folder: &Path) -> Result<ProvidedTool> {
     nginx::provide(&ToolCache::open(folder)?)
 }
 
-/// etcd alone, the old one and the new one.
+/// Provides the old and the new etcd.
 pub(crate) fn provide_etcd(folder: &Path) -> Result<[ProvidedTool; 2]> {
     etcd::provide(&ToolCache::open(folder)?)
 }
 
-/// One row per tool, for a table.
+/// One table row per tool.
 pub(crate) fn tool_rows(provided: &[ProvidedTool]) -> Vec<Vec<String>> {
     let row = |tool: &ProvidedTool| {
         vec![tool.name.to_owned(), tool.version.clone(), tool.path.display().to_string(), tool.origin.clone()]
@@ -146,11 +146,11 @@ pub(crate) fn tool_rows(provided: &[ProvidedTool]) -> Vec<Vec<String>> {
     provided.iter().map(row).collect()
 }
 
-/// A tool that the user names by its variable; it must be there, whatever else could be found.
+/// Path of a tool that the user set by its variable; fails if it is not a file.
 fn given_path(variable: &str) -> Result<Option<PathBuf>> {
     let Some(path) = environment::path_variable(variable) else { return Ok(None) };
     if !path.is_file() {
-        bail!("{variable} names {}, which is no file", path.display());
+        bail!("{variable} names {}, which is not a file", path.display());
     }
     Ok(Some(path))
 }

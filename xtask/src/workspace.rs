@@ -1,4 +1,4 @@
-//! Where the checkout is, and cargo inside it.
+//! The checkout, and cargo commands in it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,9 +15,9 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
 /// The checkout that xtask was built from.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
-    /// Cargo's target folder, wherever the user's configuration puts it.
+    /// Cargo's target folder, as configured by the user.
     pub(crate) target: PathBuf,
-    /// `cargo metadata --no-deps`: our packages.
+    /// Output of `cargo metadata --no-deps`: our packages.
     pub(crate) metadata: Value,
 }
 
@@ -30,22 +30,22 @@ impl Workspace {
         Ok(Workspace { root, target, metadata })
     }
 
-    /// Cargo in the root of the checkout, the same cargo that runs us.
+    /// A cargo command in the root of the checkout, using the cargo that runs xtask.
     pub(crate) fn cargo(&self, command: &str, limit: Duration) -> TimedCommand {
         cargo(&self.root, command, limit)
     }
 
-    /// A binary of the test-profile build.
+    /// Path of a binary of the test-profile build.
     pub(crate) fn debug_binary(&self, name: &str) -> PathBuf {
         self.target.join("debug").join(name)
     }
 
-    /// A binary of the `dist` profile, and the folder of what is packed from it.
+    /// Folder of the `dist` profile's binaries and of the packages.
     pub(crate) fn dist(&self) -> PathBuf {
         self.target.join("dist")
     }
 
-    /// Where provided tools live: it survives everything but `cargo clean`.
+    /// Folder of the provided tools, kept until `cargo clean`.
     pub(crate) fn tools_dir(&self) -> PathBuf {
         self.target.join("tools")
     }

@@ -1,4 +1,4 @@
-//! What is asked: may this user do this verb to this resource or path?
+//! The attributes of a request that authorization decides on: user, verb, and resource or path.
 
 use std::borrow::Cow;
 
@@ -7,18 +7,18 @@ use api::target::Target;
 
 use crate::user::User;
 
-/// One question to authorization.
+/// One authorization query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes<'a> {
-    /// Who asks.
+    /// The authenticated user, after impersonation.
     pub user: &'a User,
     /// A resource verb such as `list`, or an HTTP method in lower case for a path.
     pub verb: &'a str,
-    /// What it is asked of.
+    /// The resource or path that is requested.
     pub access_target: AccessTarget<'a>,
 }
 
-/// What a verb is asked of.
+/// What the verb applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessTarget<'a> {
     /// A resource, a subresource, or one object of them.
@@ -27,35 +27,35 @@ pub enum AccessTarget<'a> {
     Path(&'a str),
 }
 
-/// A resource in a question. Empty strings stand for absence, as on the wire.
+/// The resource of an authorization query. Absent parts are empty strings, as in the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceAttributes<'a> {
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: &'a str,
-    /// The version; rules never look at it.
+    /// Not used by any rule.
     pub version: &'a str,
-    /// The plural name.
+    /// The plural name, such as `pods`.
     pub resource: &'a str,
-    /// The subresource, if one is asked for.
+    /// Empty if the request is for the resource itself.
     pub subresource: &'a str,
-    /// The namespace; empty at the cluster scope, and for lists over all namespaces.
+    /// Empty at cluster scope, and for lists over all namespaces.
     pub namespace: &'a str,
-    /// The object's name; empty for create, list and deletecollection.
+    /// Empty for create, list and deletecollection.
     pub name: &'a str,
 }
 
 impl<'a> Attributes<'a> {
-    /// A question about a resource.
+    /// Builds a query for a resource.
     pub fn for_resource(user: &'a User, verb: &'a str, resource: ResourceAttributes<'a>) -> Self {
         Self { user, verb, access_target: AccessTarget::Resource(resource) }
     }
 
-    /// A question about a path.
+    /// Builds a query for a non-resource path.
     pub fn for_path(user: &'a User, verb: &'a str, path: &'a str) -> Self {
         Self { user, verb, access_target: AccessTarget::Path(path) }
     }
 
-    /// The question that a request asks.
+    /// Derives the attributes from a parsed request line.
     pub fn from_target(user: &'a User, target: &'a Target<'_>) -> Self {
         let object = match target {
             Target::NonResource(target) => AccessTarget::Path(&target.path),
@@ -71,7 +71,7 @@ impl<'a> Attributes<'a> {
         Self { user, verb: target.verb(), access_target: object }
     }
 
-    /// The namespace asked about; empty for paths and at the cluster scope.
+    /// Returns the requested namespace; empty for paths and at cluster scope.
     pub fn namespace(&self) -> &'a str {
         match self.access_target {
             AccessTarget::Resource(resource) => resource.namespace,
@@ -79,7 +79,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// What a 403 says the user cannot do, in Kubernetes' words, made safe to be shown as HTML.
+    /// Returns the message of a 403 as kube-apiserver words it, HTML-escaped.
     pub fn denial_message(&self) -> String {
         let user = Quoted(&self.user.name);
         let verb = self.verb;
@@ -100,7 +100,7 @@ impl<'a> Attributes<'a> {
 }
 
 impl<'a> ResourceAttributes<'a> {
-    /// Resource and subresource as rules name them: `pods/log`.
+    /// Returns resource and subresource as rules name them: `pods/log`.
     pub fn combined_resource(&self) -> Cow<'a, str> {
         match self.subresource {
             "" => Cow::Borrowed(self.resource),

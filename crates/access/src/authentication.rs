@@ -1,7 +1,8 @@
-//! Who is asking: front proxy, client certificate, bearer token, or nobody.
+//! Authentication: by front proxy, client certificate, bearer token, or as anonymous.
 //!
-//! Each is tried in this order, and the first that vouches for somebody wins. If one found something wrong and none vouched,
-//! the request is refused, even where anonymous requests are let in: whoever shows a bad credential is not nobody.
+//! The authenticators run in this order and the first one that identifies a user wins. If one of them rejects a
+//! credential and none succeeds, the request gets 401 even where anonymous requests are allowed: a bad credential is
+//! never treated as none.
 
 mod client_certificate;
 mod front_proxy;
@@ -9,7 +10,6 @@ mod token_authenticator;
 
 use std::sync::Arc;
 
-use api::Status;
 use jiff::Timestamp;
 
 pub(crate) use front_proxy::{parse_extra_headers, strip_header_prefix};
@@ -21,107 +21,108 @@ pub use token_authenticator::{TokenAuthenticator, WebsocketTokenError};
 use crate::tokens::{BoundObjects, TokenAuditAnnotation, TokenError};
 use crate::user::User;
 
-/// How a server learns who is asking.
+/// The authenticators of a server.
 #[derive(Debug)]
 pub struct Authenticator {
-    /// Whom others may vouch for; `None` without `--requestheader-client-ca-file`.
+    /// `None` without `--requestheader-client-ca-file`.
     pub front_proxy: Option<FrontProxy>,
-    /// What certificates of users are read for.
+    /// The fields taken from client certificates.
     pub certificate_fields: CertificateFieldSet,
-    /// Whose tokens are known.
+    /// The static token file and the service account token verifier.
     pub token_authenticator: TokenAuthenticator,
-    /// Whether nobody may come in.
+    /// Applies only if the request presents no credential.
     pub anonymous: AnonymousAccess,
 }
 
-/// Whether requests without credentials are let in, as `system:anonymous`.
+/// Whether requests without credentials are accepted, as `system:anonymous`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnonymousAccess {
-    /// Nowhere.
+    /// On no path.
     Disabled,
-    /// Everywhere; what they may is up to authorization.
+    /// On every path; authorization decides what they are allowed.
     Enabled,
     /// On these paths only.
     OnlyPaths(Vec<String>),
 }
 
-/// What a request shows, and what became of it so far.
+/// The credentials of one request, with its certificate already verified by the TLS layer.
 #[derive(Clone, Debug)]
 pub struct PresentedCredentials<'a, Headers> {
-    /// The certificate of the connection, judged by `--client-ca-file`.
+    /// The connection's certificate, verified against `--client-ca-file`.
     pub client_certificate: ClientCertificate<'a>,
-    /// The same certificate, judged by `--requestheader-client-ca-file`.
+    /// The same certificate, verified against `--requestheader-client-ca-file`.
     pub front_proxy_certificate: ClientCertificate<'a>,
-    /// Names and values of all headers, in their order.
+    /// Names and values of all headers, in request order.
     pub headers: Headers,
-    /// The decoded path.
+    /// The percent-decoded path.
     pub path: &'a str,
 }
 
-/// Who is asking, and how we know.
+/// The user of a request, and how it was authenticated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestIdentity {
-    /// Who.
+    /// Includes `system:authenticated` or `system:unauthenticated` among its groups.
     pub user: Arc<User>,
-    /// Who vouches for them.
+    /// The authenticator that succeeded.
     pub method: AuthenticationMethod,
-    /// What belongs into the audit log about the token.
+    /// Annotations about the token for the audit log.
     pub audit_annotations: Vec<TokenAuditAnnotation>,
-    /// What the client is to be warned of.
+    /// Texts for the response's `Warning` headers.
     pub warnings: Vec<&'static str>,
-    /// The websocket protocols without the one that carried the token, if one did: the request must go on with these.
+    /// The offered WebSocket subprotocols without the one that carried the token; replaces the request's header.
+    /// `None` if the token came from elsewhere.
     pub websocket_protocols: Option<String>,
 }
 
-/// Who vouches for a user.
+/// The authenticator that identified the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthenticationMethod {
-    /// A front proxy, that is, another API server. Only then are its marks on the request believed.
+    /// A front proxy, that is, a peer API server. Only its requests may carry the headers that peers set.
     FrontProxy,
-    /// A certificate of the user's own.
+    /// A client certificate.
     Certificate,
-    /// A token.
+    /// A bearer token.
     Token,
-    /// Nobody.
+    /// No credential.
     Anonymous,
 }
 
-/// Nobody vouched for the user. Tells the log what was wrong; the client only hears that it was.
+/// No authenticator identified the user. The errors are for the log; the client gets a plain 401.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", join_distinct_messages(errors))]
 pub struct Unauthenticated {
-    /// What each of those asked found wrong; empty if nothing was shown.
+    /// One error per authenticator that rejected a credential; empty if the request had none.
     pub errors: Vec<AuthenticationError>,
 }
 
-/// What one of those asked found wrong.
+/// Why one authenticator rejected a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthenticationError {
-    /// The certificate is not trusted by a bundle.
+    /// The certificate is not signed by the CA bundle, or is expired.
     #[error("verifying certificate failed: {0}")]
     UntrustedCertificate(String),
-    /// The certificate is trusted and its subject makes no sense.
+    /// The certificate is trusted but its subject has invalid fields.
     #[error("{0}")]
     InvalidSubject(String),
-    /// The certificate is trusted and yet may not speak for others.
+    /// The certificate is trusted but its common name is not in `--requestheader-allowed-names`.
     #[error("x509: subject with cn={0} is not in the allowed list")]
     CommonNameNotAllowed(String),
-    /// A header that names somebody is not text.
+    /// An identity header, given by name, is not UTF-8.
     #[error("the header {0} is not UTF-8")]
     HeaderNotUtf8(String),
-    /// Nobody knows the token.
+    /// No token authenticator knows the token.
     #[error("invalid bearer token")]
     UnknownToken,
-    /// The token is known and not good.
+    /// A token authenticator recognizes the token and rejects it.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The token in a websocket protocol cannot be read.
+    /// The token in a WebSocket subprotocol cannot be decoded.
     #[error(transparent)]
     Websocket(#[from] WebsocketTokenError),
 }
 
 impl Authenticator {
-    /// Finds out who is asking.
+    /// Identifies the user of a request, or explains why no authenticator could.
     pub fn authenticate<'a, Headers>(
         &self,
         credentials: &PresentedCredentials<'a, Headers>,
@@ -165,7 +166,8 @@ impl Authenticator {
         Err(Unauthenticated { errors })
     }
 
-    /// Whether a header must not travel on: it proves or claims an identity, and from now on the identity speaks for itself.
+    /// Reports whether a header carries a credential or an identity claim, and must be removed before the request is
+    /// forwarded.
     pub fn is_credential(&self, header: &str) -> bool {
         header.eq_ignore_ascii_case("authorization")
             || FrontProxyHeaderNames::is_standard(header)
@@ -180,13 +182,7 @@ impl RequestIdentity {
     }
 }
 
-impl Unauthenticated {
-    /// The answer to the client, which learns nothing from it.
-    pub fn to_status(&self) -> Status {
-        Status::unauthorized("Unauthorized")
-    }
-}
-
+/// Returns the user, or records the error and returns `None` so that the next authenticator runs.
 fn ok_or_record<T>(result: Result<Option<T>, AuthenticationError>, errors: &mut Vec<AuthenticationError>) -> Option<T> {
     result.unwrap_or_else(|error| {
         errors.push(error);
@@ -203,18 +199,18 @@ fn join_distinct_messages(errors: &[AuthenticationError]) -> String {
         }
     }
     match messages.len() {
-        0 => "no credentials were shown".to_owned(),
+        0 => "no credentials were presented".to_owned(),
         1 => messages.remove(0),
         _ => format!("[{}]", messages.join(", ")),
     }
 }
 
-/// The first value of a header, which alone counts where one is expected.
+/// Returns the first value of a header that should occur once; Kubernetes ignores the others.
 fn first_header_value<'a>(mut headers: impl Iterator<Item = (&'a str, &'a [u8])>, name: &str) -> Option<&'a [u8]> {
     headers.find(|(header, _)| header.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// A header's value as text. Anything else is refused, since two names must never become one.
+/// Decodes a header's value. Rejects non-UTF-8: a lossy conversion could map two user names to one.
 fn utf8_header_value(name: &str, value: &[u8]) -> Result<String, AuthenticationError> {
     let text = std::str::from_utf8(value).map_err(|_| AuthenticationError::HeaderNotUtf8(name.to_owned()))?;
     Ok(text.to_owned())

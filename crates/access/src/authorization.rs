@@ -1,6 +1,7 @@
-//! The chain of authorizers: `system:masters` first, then each mode in the order of `--authorization-mode`.
+//! The authorizer chain: `system:masters` first, then each mode in the order of `--authorization-mode`.
 //!
-//! The first that allows decides. None of the modes here forbids: what nobody allows is not allowed.
+//! The first mode that allows the request decides. No mode here denies explicitly: a request that no mode allows is
+//! forbidden.
 
 use std::fmt;
 
@@ -14,64 +15,64 @@ use crate::user::MASTERS_GROUP;
 /// One entry of `--authorization-mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorizationMode {
-    /// Allows everything.
+    /// Allows every request.
     AlwaysAllow,
-    /// Allows nothing.
+    /// Allows no request, with the reason "Everything is forbidden."
     AlwaysDeny,
-    /// Has no opinion: there are no kubelets to hold to their own node.
+    /// Accepted for compatibility and never allows: nodes get their permissions by RBAC.
     Node,
     /// Allows what roles and bindings grant.
     Rbac,
 }
 
-/// The authorizers of a server.
+/// The authorization modes of a server, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorizer {
     modes: Vec<AuthorizationMode>,
 }
 
-/// `--authorization-mode` cannot be followed.
+/// `--authorization-mode` is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorizationModeError {
-    /// The list is empty.
+    /// The list has no entry.
     #[error("--authorization-mode: at least one authorization-mode must be passed")]
     Empty,
-    /// A word that names no mode.
+    /// The name of a mode that does not exist.
     #[error("--authorization-mode: authorization-mode {} is not a valid mode", Quoted(.0))]
     Unknown(String),
-    /// A mode of kube-apiserver that does not exist here.
+    /// A mode of kube-apiserver that this server does not implement.
     #[error("--authorization-mode: {0} is not supported; use RBAC, or AlwaysAllow for tests")]
     Unsupported(&'static str),
-    /// A mode twice.
+    /// A mode is listed twice; holds the whole list.
     #[error("--authorization-mode: authorization-mode {} has mode specified more than once", QuotedList(.0))]
     Duplicate(Vec<String>),
 }
 
-/// Whether something may be done.
+/// The result of an authorization query.
 #[derive(Clone, Debug)]
 pub enum Decision<'a> {
-    /// Yes.
+    /// A mode allows the request.
     Allowed(AllowedBy<'a>),
-    /// No. The reason is often empty: nobody allowed it, and there is no more to say.
+    /// The reason is empty if no mode allowed the request and none has an explanation.
     NotAllowed {
-        /// What stood in the way, such as a role that does not exist.
+        /// For example a bound role that does not exist.
         reason: String,
     },
 }
 
-/// Who allowed it. Prints as the reason in audit logs and reviews, which is often empty.
+/// What allowed the request. Displays as the reason in audit logs and reviews, empty except for RBAC.
 #[derive(Clone, Copy, Debug)]
 pub enum AllowedBy<'a> {
     /// Membership in `system:masters`.
     SystemMasters,
-    /// The mode that allows everything.
+    /// The `AlwaysAllow` mode.
     AlwaysAllowMode,
-    /// A binding.
+    /// A role binding.
     Rbac(RbacGrant<'a>),
 }
 
 impl Authorizer {
-    /// Reads the comma-separated list of `--authorization-mode`.
+    /// Parses the comma-separated list of `--authorization-mode`.
     pub fn parse(list: &str) -> Result<Self, AuthorizationModeError> {
         if list.is_empty() {
             return Err(AuthorizationModeError::Empty);
@@ -84,19 +85,19 @@ impl Authorizer {
         Ok(Self { modes })
     }
 
-    /// What should be said once at the start about modes that are accepted and do nothing.
+    /// Returns the warning to log at startup if `Node` is listed, which has no effect.
     pub fn startup_warning(&self) -> Option<&'static str> {
         self.modes.contains(&AuthorizationMode::Node).then_some(
             "--authorization-mode: Node is accepted and has no opinion; grant nodes what they need with RBAC",
         )
     }
 
-    /// Whether anonymous requests may be let in at all: not where everything is allowed, as in kube-apiserver.
+    /// Reports whether anonymous requests may be accepted: not with `AlwaysAllow`, as in kube-apiserver.
     pub fn permits_anonymous(&self) -> bool {
         !self.modes.contains(&AuthorizationMode::AlwaysAllow)
     }
 
-    /// Decides by the snapshot. A yes allocates nothing.
+    /// Decides a query against the RBAC index. Does not allocate if the request is allowed.
     pub fn decide<'a>(&self, index: &'a RbacIndex, attributes: &Attributes<'a>) -> Decision<'a> {
         if attributes.user.is_in_group(MASTERS_GROUP) {
             return Decision::Allowed(AllowedBy::SystemMasters);
@@ -115,11 +116,12 @@ impl Authorizer {
         Decision::NotAllowed { reason: self.denial_reason(index, attributes) }
     }
 
-    /// Whether the mode is in the chain.
+    /// Reports whether the chain contains the mode.
     pub fn has_mode(&self, mode: AuthorizationMode) -> bool {
         self.modes.contains(&mode)
     }
 
+    /// Joins the reasons of all modes that have one.
     fn denial_reason(&self, index: &RbacIndex, attributes: &Attributes<'_>) -> String {
         let reasons = self.modes.iter().filter_map(|mode| match mode {
             AuthorizationMode::AlwaysAllow | AuthorizationMode::Node => None,
@@ -148,12 +150,12 @@ impl AuthorizationMode {
 }
 
 impl Decision<'_> {
-    /// Whether it is a yes.
+    /// Reports whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         matches!(self, Self::Allowed(_))
     }
 
-    /// The reason as audit logs and reviews show it; often empty.
+    /// Returns the reason as audit logs and reviews show it; often empty.
     pub fn reason(&self) -> String {
         match self {
             Self::Allowed(allowed) => allowed.to_string(),
@@ -171,7 +173,7 @@ impl fmt::Display for AllowedBy<'_> {
     }
 }
 
-/// The 403 for a question that was answered with no.
+/// Returns the 403 for attributes that were not allowed.
 pub fn forbidden_status(attributes: &Attributes<'_>, reason: &str) -> Status {
     let mut message = attributes.denial_message();
     if !reason.is_empty() {
@@ -186,7 +188,7 @@ pub fn forbidden_status(attributes: &Attributes<'_>, reason: &str) -> Status {
     Status::forbidden(resource, name, message)
 }
 
-/// Several errors as Kubernetes joins them: in brackets if more than one.
+/// Joins errors as Kubernetes does: in brackets if there are several.
 pub(crate) fn aggregate_messages(errors: &[UnresolvedRole]) -> Option<String> {
     match errors {
         [] => None,

@@ -1,7 +1,7 @@
-//! The roles and bindings that every cluster has, so that real components find theirs.
+//! The default roles and bindings of every cluster.
 //!
-//! Names, rules and subjects are those of kube-apiserver 1.37 with its default feature gates, and of the controllers it knows
-//! behind other gates; release 1.36 has a subset. One role is our own: [`VIEWER_ROLE`].
+//! Names, rules and subjects are those of kube-apiserver 1.37 with default feature gates, plus those of controllers
+//! behind other gates; release 1.36 has a subset. [`VIEWER_ROLE`] is the only role of our own.
 
 mod components;
 mod controllers;
@@ -22,16 +22,16 @@ use crate::rbac::{AggregationRule, LabelSelectorSpec, RBAC_GROUP, RbacKind, Role
 use crate::user;
 use rule_row::{RuleRow, path_rule};
 
-/// The role to read this server's own pages. Nobody is bound to it by default.
+/// Allows reading `/debug/peers` and `/metrics` of this server. Not bound to any subject by default.
 pub const VIEWER_ROLE: &str = "unskew:viewer";
 
-/// The annotation by which an object asks to be completed at every start; `false` asks to be left alone.
+/// Objects with this annotation set to `true` are completed at every start; with `false` they are left unchanged.
 pub const AUTOUPDATE_ANNOTATION: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 const BOOTSTRAPPING_LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
 const CONTROLLER_ROLE_PREFIX: &str = "system:controller:";
 
-/// An object that every cluster should have.
+/// A default role or binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefaultRbacObject {
     /// A Role or a ClusterRole.
@@ -40,7 +40,7 @@ pub enum DefaultRbacObject {
     Binding(RoleBinding),
 }
 
-/// All of them: roles before the bindings that need them.
+/// Returns all default objects, roles before the bindings that refer to them.
 pub fn default_rbac_objects() -> Vec<DefaultRbacObject> {
     let roles = cluster_roles().chain(namespaced::NAMESPACED_ROLES.iter().map(|(namespace, name, rows)| {
         let mut role = build_role(name, rows);
@@ -54,7 +54,7 @@ pub fn default_rbac_objects() -> Vec<DefaultRbacObject> {
 }
 
 impl DefaultRbacObject {
-    /// Its kind; the namespace tells the two of a sort apart.
+    /// Returns the kind; the namespace distinguishes Role from ClusterRole and RoleBinding from ClusterRoleBinding.
     pub fn kind(&self) -> RbacKind {
         match (self, self.metadata().namespace.is_empty()) {
             (Self::Role(_), true) => RbacKind::ClusterRole,
@@ -64,7 +64,7 @@ impl DefaultRbacObject {
         }
     }
 
-    /// Name, namespace, labels and annotations.
+    /// Returns name, namespace, labels and annotations.
     pub fn metadata(&self) -> &ObjectMeta {
         match self {
             Self::Role(role) => &role.metadata,
@@ -72,7 +72,7 @@ impl DefaultRbacObject {
         }
     }
 
-    /// The object as it is created.
+    /// Serializes the object for its creation.
     pub fn to_json(&self) -> Vec<u8> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -141,7 +141,7 @@ fn cluster_role_bindings() -> impl Iterator<Item = RoleBinding> {
     let users = to_users.into_iter().map(|(role, name)| (role.to_owned(), vec![user_or_account_subject(name)]));
     let others = [
         ("system:kube-dns".to_owned(), vec![user_or_account_subject("sa:kube-dns")]),
-        // Nodes need it only where no Node authorizer runs; whoever runs such a cluster adds the subject.
+        // Only clusters without a Node authorizer need this binding; their administrators add the subject.
         ("system:node".to_owned(), Vec::new()),
     ];
     let controllers = controller_roles().map(|(name, _)| {
@@ -166,7 +166,7 @@ fn build_role(name: &str, rows: &[RuleRow]) -> Role {
     Role { metadata: metadata(name), rules: rows.iter().map(|row| row.to_rule()).collect(), aggregation_rule: None }
 }
 
-/// A role that gathers the rules labelled for it, and is itself gathered by a greater one.
+/// Builds a role that aggregates the roles labelled for it, and is itself aggregated into `aggregates_into`.
 fn build_aggregated_role(name: &str, aggregates_into: Option<&str>) -> Role {
     let mut metadata = metadata(name);
     metadata.labels.extend(aggregates_into.map(|to| (aggregation_label(to), "true".to_owned())));
@@ -199,7 +199,7 @@ fn group_subject(name: &str) -> Subject {
     }
 }
 
-/// A user, or with `sa:` a service account of kube-system.
+/// Returns a user subject or, for names with the prefix `sa:`, a service account of kube-system.
 fn user_or_account_subject(name: &str) -> Subject {
     match name.strip_prefix("sa:") {
         Some(account) => Subject {

@@ -1,7 +1,6 @@
-//! Acting as somebody else: the `Impersonate-*` headers.
+//! User impersonation by the `Impersonate-*` headers.
 //!
-//! Every part of the other identity is asked for by itself — name, groups, uid, extra values — and needs the verb
-//! `impersonate` on it. Whoever may impersonate the group `system:masters` may do anything, so few should.
+//! The requester needs the verb `impersonate` on each part: user name, every group, uid, and every extra value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,13 +18,13 @@ const GROUP_HEADER: &str = "Impersonate-Group";
 const UID_HEADER: &str = "Impersonate-Uid";
 const EXTRA_HEADER_PREFIX: &str = "Impersonate-Extra-";
 
-/// The group of uids and extra values; names, groups and service accounts are in the core group.
+/// The API group of `uids` and `userextras`; `users`, `groups` and `serviceaccounts` are in the core group.
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
-/// Each value costs a decision, and a client may send many.
+/// Limit on groups plus extra values of one request, because each costs an authorization decision.
 const IMPERSONATED_VALUES_MAX: usize = 1000;
 
-/// Whom a request wants to act as.
+/// The user that a request asks to impersonate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImpersonatedUser {
     user: String,
@@ -34,25 +33,25 @@ pub struct ImpersonatedUser {
     extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Why somebody may not act as somebody else.
+/// Why impersonation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImpersonationError {
-    /// Parts of an identity were asked for, but no name.
+    /// Groups, uid or extra values were given without `Impersonate-User`.
     #[error("requested {0} without impersonating a user")]
     MissingUser(String),
-    /// A header is not text.
+    /// A header is not UTF-8.
     #[error(transparent)]
     InvalidHeader(AuthenticationError),
-    /// There are more groups and extra values than are looked at.
+    /// More than `IMPERSONATED_VALUES_MAX` groups and extra values.
     #[error("more than {IMPERSONATED_VALUES_MAX} groups and extra values are impersonated")]
     TooManyValues,
-    /// One of the parts is not allowed.
+    /// The requester lacks `impersonate` on one part; holds the 403.
     #[error("{}", .0.message)]
     Forbidden(Box<Status>),
 }
 
 impl ImpersonatedUser {
-    /// Reads the headers; `None` if nobody is impersonated.
+    /// Parses the impersonation headers; `None` if there are none.
     pub fn from_headers<'a>(
         headers: &(impl Iterator<Item = (&'a str, &'a [u8])> + Clone),
     ) -> Result<Option<Self>, ImpersonationError> {
@@ -85,13 +84,13 @@ impl ImpersonatedUser {
         Ok(Some(impersonated))
     }
 
-    /// Whether a header is about impersonation, so that it must not travel on.
+    /// Reports whether a header belongs to impersonation and must be removed before the request is forwarded.
     pub fn is_impersonation_header(name: &str) -> bool {
         [USER_HEADER, GROUP_HEADER, UID_HEADER].iter().any(|header| header.eq_ignore_ascii_case(name))
             || strip_header_prefix(name, EXTRA_HEADER_PREFIX).is_some()
     }
 
-    /// The user to go on as, if the one who asks may be all of it. The audit log shows both.
+    /// Returns the impersonated user if the requester may impersonate every part. The audit log records both users.
     pub fn authorize(
         &self,
         authorizer: &Authorizer,
@@ -107,7 +106,7 @@ impl ImpersonatedUser {
         Ok(self.to_user())
     }
 
-    /// What must be allowed, in the order it is asked.
+    /// Lists the permissions to check, in Kubernetes' order.
     fn required_attributes(&self) -> impl Iterator<Item = ResourceAttributes<'_>> {
         let name = match split_service_account_name(&self.user) {
             Some((namespace, name)) => {
@@ -135,6 +134,7 @@ impl ImpersonatedUser {
         std::iter::once(name).chain(groups).chain(extra).chain(uid)
     }
 
+    /// Builds the user, adding the groups that Kubernetes implies for service accounts and authenticated users.
     fn to_user(&self) -> User {
         let Self { user, uid, groups, extra } = self.clone();
         let mut user = User { name: user, uid, groups, extra };
@@ -153,7 +153,7 @@ impl ImpersonatedUser {
 }
 
 impl ImpersonationError {
-    /// The answer to the client.
+    /// Returns the error response: 403, or 400 for malformed headers.
     pub fn to_status(&self) -> Status {
         match self {
             Self::MissingUser(_) | Self::InvalidHeader(_) | Self::TooManyValues => {
@@ -164,7 +164,7 @@ impl ImpersonationError {
     }
 }
 
-/// As Kubernetes prints the parts of an identity: each as an object reference of seven fields.
+/// Formats the parts as Kubernetes does: each as an object reference with seven fields.
 impl fmt::Display for ImpersonatedUser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let groups = self.groups.iter().map(|group| format!("{{Group  {group}    }}"));

@@ -1,14 +1,15 @@
-//! Who you are and what you may, as rules over snapshots.
+//! Authentication, impersonation and authorization (RBAC), as pure functions over immutable snapshots.
 //!
-//! Pure: no I/O, no clock, no async. Objects come in as JSON bytes, requests as values, instants and random bytes as
-//! arguments; decisions, users and documents go out. One writer builds an immutable snapshot, readers hold it in an `Arc`.
+//! No I/O, no clock, no async: objects come in as JSON bytes, requests as values, the time and random bytes as
+//! arguments. One writer builds an immutable snapshot; readers hold it in an `Arc`.
 //!
-//! In the order of a request:
-//! - [`authentication`]: who is asking, by front proxy, certificate, token or nobody; [`tokens`]: the tokens themselves.
-//! - [`impersonation`]: as whom they want to act.
-//! - [`authorization`]: whether they may; [`attributes`]: what is asked; [`rbac`]: what roles and bindings grant.
-//! - [`reviews`]: the same questions asked as objects.
-//! - [`bootstrap`]: the roles and bindings that every cluster has.
+//! In the order in which a request passes through them:
+//! - [`authentication`]: identifies the user by front proxy, client certificate, bearer token, or as anonymous;
+//!   [`tokens`] issues and verifies service account tokens.
+//! - [`impersonation`]: switches to the user named in the `Impersonate-*` headers.
+//! - [`authorization`]: decides on a request's [`attributes`]; [`rbac`] indexes what roles and bindings grant.
+//! - [`reviews`]: SubjectAccessReview, TokenReview and the other review kinds.
+//! - [`bootstrap`]: the default roles and bindings of every cluster.
 
 pub mod attributes;
 pub mod authentication;

@@ -1,9 +1,9 @@
-//! Role-based access control: what the four kinds of `rbac.authorization.k8s.io` grant.
+//! Role-based access control: the four kinds of `rbac.authorization.k8s.io` and what they grant.
 //!
-//! One writer keeps a [`RbacPolicy`], fed with objects as they change, and publishes an immutable [`RbacIndex`] made from it.
-//! Readers hold the index in an `Arc` and decide by it: no lock, no storage read, and no allocation for a yes.
+//! One writer applies object changes to an [`RbacPolicy`] and publishes an immutable [`RbacIndex`] built from it.
+//! Readers hold the index in an `Arc`: a decision takes no lock, reads no storage, and allocates nothing if it allows.
 //!
-//! Rules only ever grant. What cannot be read, or refers to a role that is not there, grants nothing.
+//! Rules only grant. An object that cannot be decoded, or a binding to a missing role, grants nothing.
 
 mod aggregation;
 pub mod escalation;

@@ -1,6 +1,6 @@
-//! The reviews: questions about access that are asked and answered as objects and never stored.
+//! The review kinds: authorization and authentication queries posted as objects and never stored.
 //!
-//! Each takes the object of the request and gives the object of the response, as JSON.
+//! Each function takes the request's JSON body and returns the JSON of the response.
 
 mod access_review;
 mod identity_review;
@@ -16,46 +16,46 @@ pub use rules_review::self_subject_rules_review;
 use crate::authorization::Authorizer;
 use crate::rbac::RbacIndex;
 
-/// The group of the reviews of access.
+/// The group of the access reviews.
 const AUTHORIZATION_GROUP: &str = "authorization.k8s.io";
-/// The group of the reviews of identity.
+/// The group of TokenReview and SelfSubjectReview.
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
-/// What the reviews of access are answered by.
+/// What access reviews are evaluated against.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthorizerSnapshot<'a> {
-    /// The chain of authorizers.
+    /// The authorizer chain.
     pub authorizer: &'a Authorizer,
-    /// What bindings grant.
+    /// The RBAC index of the moment.
     pub index: &'a RbacIndex,
 }
 
-/// Why a review is not answered.
+/// Why a review cannot be evaluated.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum ReviewError {
-    /// The body is no such object.
+    /// The body cannot be decoded.
     #[error("the {kind} cannot be read: {reason}")]
     InvalidBody {
-        /// What it should be.
+        /// The expected kind.
         kind: &'static str,
-        /// What is wrong.
+        /// The decoding error.
         reason: String,
     },
-    /// The object breaks rules.
+    /// The object fails validation.
     #[error("the {kind} is invalid")]
     Invalid {
-        /// Its kind, of `authorization.k8s.io`.
+        /// A kind of `authorization.k8s.io`.
         kind: &'static str,
-        /// What is wrong.
+        /// The validation errors, in field order.
         errors: Vec<FieldError>,
     },
-    /// The request makes no sense, in Kubernetes' words.
+    /// A semantic error, with kube-apiserver's message.
     #[error("{0}")]
     BadRequest(String),
 }
 
 impl ReviewError {
-    /// The answer to the client.
+    /// Returns the error response: 422 for validation errors, else 400.
     pub fn to_status(&self) -> Status {
         match self {
             Self::InvalidBody { .. } | Self::BadRequest(_) => Status::bad_request(self.to_string()),
@@ -70,7 +70,7 @@ fn decode_review<T: serde::de::DeserializeOwned>(kind: &'static str, body: &[u8]
     api::wire::read(body).map_err(|error| ReviewError::InvalidBody { kind, reason: error.to_string() })
 }
 
-/// Writes an object of one of the two groups.
+/// Serializes a review of one of the two groups.
 fn encode_review(group: &str, kind: &str, object: &impl serde::Serialize) -> Vec<u8> {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]

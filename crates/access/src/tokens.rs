@@ -1,7 +1,7 @@
-//! Bearer tokens: the static file, and the JSON web tokens of service accounts.
+//! Bearer tokens: the static token file, and JWTs of service accounts.
 //!
-//! A service account's token is verified once per token and then known by its digest; whether its account and what it is
-//! bound to still exist is asked at every use.
+//! A service account token's signature is verified once and cached by digest. The existence of its account and bound
+//! objects is checked at every use.
 
 mod bound_objects;
 mod claims;
@@ -22,7 +22,7 @@ pub use token_file::{TokenFile, TokenFileError};
 pub use token_issuer::{IssuedToken, TokenIssuer, TokenRequest, TokenRequestError};
 pub use token_verifier::{AuthenticatedToken, TokenAuditAnnotation, TokenError, TokenVerifier};
 
-/// The SHA-256 of a token, by which it is known once it was seen.
+/// The SHA-256 of a token, the key of the token caches.
 type TokenDigest = [u8; 32];
 
 fn token_digest(token: &str) -> TokenDigest {

@@ -1,75 +1,75 @@
-//! Who somebody is: a name, a uid, groups and extra values; and the names that mean something to Kubernetes.
+//! The authenticated user (name, uid, groups, extra values) and the user and group names that Kubernetes defines.
 
 use std::collections::BTreeMap;
 
 use api::validation;
 use serde::Serialize;
 
-/// The user of a request that presented nothing.
+/// The user of a request without credentials.
 pub const ANONYMOUS_USER: &str = "system:anonymous";
-/// The API servers themselves, when one asks another.
+/// The user that API servers authenticate as when they send requests to each other.
 pub const API_SERVER_USER: &str = "system:apiserver";
-/// The scheduler's user.
+/// The user of kube-scheduler.
 pub const KUBE_SCHEDULER: &str = "system:kube-scheduler";
-/// The controller manager's user.
+/// The user of kube-controller-manager.
 pub const KUBE_CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 /// The user of kube-proxy.
 pub const KUBE_PROXY: &str = "system:kube-proxy";
 
-/// The group that may do anything, before any rule is looked at.
+/// Members of this group are allowed everything, before any authorization mode is consulted.
 pub const MASTERS_GROUP: &str = "system:masters";
-/// Everybody who is somebody.
+/// The group of every user that presented a valid credential.
 pub const AUTHENTICATED_GROUP: &str = "system:authenticated";
-/// Everybody else.
+/// The group of anonymous users.
 pub const UNAUTHENTICATED_GROUP: &str = "system:unauthenticated";
 /// The group of the kubelets.
 pub const NODES_GROUP: &str = "system:nodes";
-/// The group of those who watch over the cluster.
+/// The group that may read metrics and health endpoints.
 pub const MONITORING_GROUP: &str = "system:monitoring";
 /// The group of all service accounts.
 pub const SERVICE_ACCOUNTS_GROUP: &str = "system:serviceaccounts";
 
-/// What the name of every service account starts with.
+/// The prefix of every service account's user name; `<namespace>:<name>` follows.
 pub const SERVICE_ACCOUNT_USER_PREFIX: &str = "system:serviceaccount:";
-/// What the group of a namespace's service accounts starts with.
+/// The prefix of the group of all service accounts in one namespace; the namespace follows.
 pub const SERVICE_ACCOUNT_GROUP_PREFIX: &str = "system:serviceaccounts:";
 
-/// The extra value that names the credential: the id of a token, or the digest of a certificate.
+/// The extra key for the credential's id: a token's `jti`, or a certificate's SHA-256 digest.
 pub const CREDENTIAL_ID_KEY: &str = "authentication.kubernetes.io/credential-id";
-/// The extra value that names the pod a token is bound to.
+/// The extra key for the name of the pod a token is bound to.
 pub const POD_NAME_KEY: &str = "authentication.kubernetes.io/pod-name";
-/// The extra value with the uid of the pod a token is bound to.
+/// The extra key for the uid of the pod a token is bound to.
 pub const POD_UID_KEY: &str = "authentication.kubernetes.io/pod-uid";
-/// The extra value that names the node a token is bound to, or its pod runs on.
+/// The extra key for the name of the node that a token, or the token's pod, is bound to.
 pub const NODE_NAME_KEY: &str = "authentication.kubernetes.io/node-name";
-/// The extra value with the uid of that node.
+/// The extra key for the uid of that node.
 pub const NODE_UID_KEY: &str = "authentication.kubernetes.io/node-uid";
 
-/// Somebody, as authentication found them.
+/// A user, as authentication identified it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// Unique among the users of this time.
+    /// Unique among the users that exist now.
     pub name: String,
-    /// Unique among the users of all times; often empty.
+    /// Unique across all time; often empty.
     pub uid: String,
-    /// The groups they belong to, in the order they were given.
+    /// In the order in which the credential lists them.
     pub groups: Vec<String>,
-    /// What else is known, such as the pod of a token. Keys are lower case.
+    /// Further values, such as the pod of a token. Keys are lower case.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user of that name and nothing else.
+    /// Returns a user with this name and no groups.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// The user of a request that presented nothing.
+    /// Returns `system:anonymous`, a member of `system:unauthenticated`.
     pub fn anonymous() -> Self {
         Self { name: ANONYMOUS_USER.to_owned(), groups: vec![UNAUTHENTICATED_GROUP.to_owned()], ..Self::default() }
     }
 
-    /// A service account, in its two groups.
+    /// Returns a service account's user, a member of its two groups.
     pub fn service_account(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
             name: service_account_name(namespace, name),
@@ -79,14 +79,13 @@ impl User {
         }
     }
 
-    /// Whether the user belongs to the group.
+    /// Compares names exactly, case included.
     pub fn is_in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|of_user| of_user == group)
     }
 
-    /// Adds `system:authenticated`, unless the user is anonymous or already says which of the two groups applies.
-    ///
-    /// So an anonymous user that a peer forwarded stays anonymous.
+    /// Adds `system:authenticated`, unless the user is anonymous or already in one of the two groups. An anonymous
+    /// user forwarded by a peer therefore stays anonymous.
     pub fn with_authenticated_group(mut self) -> Self {
         if self.name != ANONYMOUS_USER
             && !self.is_in_group(AUTHENTICATED_GROUP)
@@ -98,7 +97,7 @@ impl User {
     }
 }
 
-/// A user as reviews and audit events show one.
+/// A user as reviews and audit events serialize it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UserInfo<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -118,17 +117,17 @@ impl<'a> From<&'a User> for UserInfo<'a> {
     }
 }
 
-/// The user name of a service account.
+/// Returns `system:serviceaccount:<namespace>:<name>`.
 pub fn service_account_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_USER_PREFIX}{namespace}:{name}")
 }
 
-/// The groups that every service account of a namespace is in.
+/// Returns the two groups that every service account of the namespace is a member of.
 pub fn service_account_groups(namespace: &str) -> [String; 2] {
     [SERVICE_ACCOUNTS_GROUP.to_owned(), format!("{SERVICE_ACCOUNT_GROUP_PREFIX}{namespace}")]
 }
 
-/// Namespace and name of the service account behind a user name; `None` if it is not one.
+/// Splits a service account's user name into namespace and name; `None` for other users and for malformed names.
 pub fn split_service_account_name(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_USER_PREFIX)?.split_once(':')?;
     let is_valid = validation::validate_dns1123_label(namespace).is_empty()

@@ -1,20 +1,20 @@
-//! Durations as Go writes and reads them: `1m0s`, `1.5h`, `300ms`.
+//! Go durations: `1m0s`, `1.5h`, `300ms`.
 
 use std::time::Duration;
 
-/// A text that is no duration.
+/// A malformed duration; displays as Go's error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time: invalid duration {0:?}")]
 pub struct DurationError(Box<str>);
 
-/// The units, the longer name first where one begins with another.
+/// Units in seconds. `ms` precedes `m`, because the first matching prefix wins.
 const UNITS: [(&str, f64); 8] =
     [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
-/// Go counts nanoseconds in 64 bits: some 292 years.
+/// Go counts nanoseconds in an int64: about 292 years.
 const GO_DURATION_MAX: Duration = Duration::from_nanos(i64::MAX as u64);
 
-/// Reads a duration that is not negative: `0`, or numbers each with its unit.
+/// Parses a non-negative duration: `0`, or numbers each followed by a unit.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let invalid = || DurationError(text.into());
     if text == "0" {
@@ -30,7 +30,6 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
         let (number, after) = rest.split_at(digits);
         let number: f64 = number.parse().map_err(|_| invalid())?;
         let (unit, factor) = UNITS.iter().find(|(unit, _)| after.starts_with(unit)).ok_or_else(invalid)?;
-        // "m" must not eat the beginning of "ms": that stands before it in the list.
         rest = &after[unit.len()..];
         seconds += number * factor;
     }

@@ -1,4 +1,4 @@
-//! What is wrong with one field of an object, worded as Kubernetes words it.
+//! Validation errors of single fields, with Kubernetes' messages.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,37 +8,37 @@ use serde_json::Value;
 use crate::json::to_go_json;
 use crate::quote::Quoted;
 
-/// What is wrong with one field. Prints as `<field>: <body>`.
+/// A validation error of one field. Displays as `<field>: <body>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     kind: FieldErrorKind,
     field: String,
-    /// Absent where Kubernetes does not show it.
+    /// `None` where Kubernetes does not show the value.
     value: Option<Value>,
     detail: String,
 }
 
-/// The classes of [`FieldError`]; each has a machine-readable name that is the reason of a Status cause.
+/// The class of a [`FieldError`]; its machine-readable name is the reason of a Status cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
-    /// Something the value refers to does not exist.
+    /// The value refers to something that does not exist.
     NotFound,
-    /// There is no value, and there must be.
+    /// A mandatory value is missing.
     Required,
-    /// The value must be unique and is not.
+    /// A unique value occurs twice.
     Duplicate,
     /// The value is malformed.
     Invalid,
-    /// The value is none of an enumeration.
+    /// The value is not one of an enumeration.
     NotSupported,
-    /// The value is well-formed but not allowed here.
+    /// The value is well-formed but not permitted.
     Forbidden,
-    /// The value is too long.
+    /// The value exceeds a length limit.
     TooLong,
 }
 
 impl FieldErrorKind {
-    /// The machine-readable name.
+    /// Returns the machine-readable name.
     pub fn reason(self) -> &'static str {
         match self {
             Self::NotFound => "FieldValueNotFound",
@@ -65,60 +65,60 @@ impl FieldErrorKind {
 }
 
 impl FieldError {
-    /// The value is malformed.
+    /// Creates an error for a malformed value.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
-    /// There is no value, and there must be.
+    /// Creates an error for a missing value.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)
     }
 
-    /// The same, with an explanation that its class does not have by itself.
+    /// Adds an explanation to an error that was created without one.
     pub fn with_detail(self, detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), ..self }
     }
 
-    /// The value must be unique and is not.
+    /// Creates an error for a repeated value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
     }
 
-    /// Something the value refers to does not exist.
+    /// Creates an error for a reference to something that does not exist.
     pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
     }
 
-    /// The value is well-formed but not allowed here.
+    /// Creates an error for a value that is not permitted.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, field, None, detail)
     }
 
-    /// The value is none of an enumeration.
+    /// Creates an error for a value outside an enumeration.
     pub fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
         let quoted: Vec<_> = supported.iter().map(|value| Quoted(value).to_string()).collect();
         let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
         Self::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
     }
 
-    /// The value has more bytes than allowed; it is not repeated.
+    /// Creates an error for a value with more than `bytes_max` bytes; the value is not repeated.
     pub fn too_long(field: impl Into<String>, bytes_max: usize) -> Self {
         let unit = if bytes_max == 1 { "byte" } else { "bytes" };
         Self::new(FieldErrorKind::TooLong, field, None, format!("may not be more than {bytes_max} {unit}"))
     }
 
-    /// Its class.
+    /// Returns the class.
     pub fn kind(&self) -> FieldErrorKind {
         self.kind
     }
 
-    /// The path of the field, such as `spec.ports[0].name`.
+    /// Returns the path of the field, such as `spec.ports[0].name`.
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// The message without the field.
+    /// Returns the message without the field.
     pub fn body(&self) -> String {
         let mut body = self.kind.message_prefix().to_owned();
         if let Some(value) = &self.value {
@@ -137,7 +137,7 @@ impl FieldError {
         body
     }
 
-    /// The message of several errors together: each one once, in brackets if more than one. `None` if there is none.
+    /// Joins errors without duplicates, in brackets if there are several; `None` if there are none.
     pub fn aggregate(errors: &[Self]) -> Option<String> {
         let mut seen = HashSet::new();
         let mut messages: Vec<_> = errors.iter().map(Self::to_string).collect();

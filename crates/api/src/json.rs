@@ -1,7 +1,7 @@
-//! JSON as Go's `encoding/json` writes it, for bytes that are hashed or compared.
+//! Writes JSON byte for byte like Go's `encoding/json`, for output that is hashed or compared.
 //!
-//! The differences from `serde_json`: `<`, `>`, `&`, U+2028 and U+2029 are escaped in strings, floats print without a
-//! trailing `.0` and with Go's exponents, and raw values are compacted.
+//! Differences from `serde_json`: `<`, `>`, `&`, U+2028 and U+2029 are escaped in strings, floats have no trailing
+//! `.0` and Go's exponents, and raw values are compacted.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// A JSON object, such as a whole Kubernetes object.
 pub type JsonObject = Map<String, Value>;
 
-/// JSON kept as the text it came in; equal when the text is.
+/// Unparsed JSON; compared as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(pub Box<RawValue>);
@@ -26,21 +26,21 @@ impl PartialEq for RawJson {
 
 impl Eq for RawJson {}
 
-/// Writes a value on one line, without a newline at the end.
+/// Serializes a value on one line, without a trailing newline.
 ///
 /// # Panics
-/// When the value refuses to be serialized, which only a hand-written `Serialize` or a map whose keys are not strings does.
+/// If serialization fails, which only a hand-written `Serialize` or a map with non-string keys can cause.
 pub fn to_go_json(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(128);
     value
         .serialize(&mut Serializer::with_formatter(&mut bytes, GoFormatter))
-        .expect("writing to memory cannot fail, and our values have string keys");
+        .expect("writing to memory cannot fail and all map keys are strings");
     bytes
 }
 
-/// Indents compact JSON by two spaces, as Go's `MarshalIndent` does for `pretty` responses.
+/// Indents compact JSON by two spaces, like Go's `MarshalIndent`, for `pretty` responses.
 ///
-/// Text that is not JSON comes out as some other text that is not JSON.
+/// For input that is not JSON the output is unspecified.
 pub fn indent(compact: &[u8]) -> Vec<u8> {
     let mut pretty = Vec::with_capacity(compact.len() * 2);
     let mut depth = 0_usize;
@@ -75,7 +75,7 @@ pub fn indent(compact: &[u8]) -> Vec<u8> {
     pretty
 }
 
-/// Beyond this depth lines are no longer indented further, so that nesting cannot make the output quadratic.
+/// Lines are not indented beyond this depth, so that nesting cannot make the output quadratic.
 const INDENT_DEPTH_MAX: usize = 1000;
 
 fn push_indented_newline(pretty: &mut Vec<u8>, depth: usize) {
@@ -83,7 +83,7 @@ fn push_indented_newline(pretty: &mut Vec<u8>, depth: usize) {
     pretty.extend(std::iter::repeat_n(b' ', 2 * depth.min(INDENT_DEPTH_MAX)));
 }
 
-/// Follows JSON text and knows which bytes belong to a string, its quotes included.
+/// Tracks which bytes of JSON text are inside a string, quotes included.
 #[derive(Default)]
 struct StringTracker {
     in_string: bool,
@@ -138,7 +138,7 @@ impl Formatter for GoFormatter {
     }
 }
 
-/// The bytes that start something Go escapes: the three of HTML, and the lead byte of U+2028 and U+2029.
+/// Reports whether a byte may start a character that Go escapes: `<`, `>`, `&`, or the lead byte of U+2028 and U+2029.
 fn may_start_go_escape(byte: u8) -> bool {
     matches!(byte, b'<' | b'>' | b'&' | 0xe2)
 }

@@ -1,17 +1,21 @@
-//! Names and wire types of the Kubernetes API: values that every other crate speaks in.
+//! Names and wire types of the Kubernetes API, shared by all crates.
 //!
-//! Pure: no I/O, no clock, no async. Whatever comes from outside is parsed by a function that returns a typed error naming
-//! the part at fault, never panics, and never recurses with its input.
+//! No I/O, no clock, no async. Parsers of external input return typed errors that name the faulty part; they never
+//! panic and never recurse with the input.
 //!
 //! In reading order:
-//! - [`names`]: group, version, resource, kind, and which version is preferred; [`validation`]: what a name may look like.
-//! - [`target`]: what a request is about; [`query`]: its parameters; [`selector`]: which objects it selects.
-//! - [`media`]: which encoding and which kind the client wants; [`headers`]: which headers name the user.
-//! - [`status`]: every error there is, and [`field_error`]: what is wrong with one field.
-//! - [`metadata`], [`time`]: what every object carries; [`objects`]: the few kinds that servers keep about each other.
-//! - [`PortError`]: how a call to storage fails, for the crates that declare ports over it.
-//! - [`wire`]: reading JSON as Go does; [`json`], [`duration`], [`quote`]: JSON, durations and quoted texts as Go writes them.
+//! - [`names`]: group, version, resource and kind, and the preference order of versions; [`validation`]: rules for
+//!   names and labels.
+//! - [`target`]: the parsed request line; [`query`]: query parameters; [`selector`]: label and field selectors.
+//! - [`media`]: content negotiation; [`headers`]: identity headers.
+//! - [`status`]: error responses; [`field_error`]: validation errors of single fields.
+//! - [`metadata`], [`time`]: object metadata and timestamps; [`objects`]: the kinds by which servers coordinate.
+//! - [`Address`]: the host and port of a server.
+//! - [`PortError`]: the error of the storage ports that other crates declare.
+//! - [`wire`]: reading JSON like Go; [`json`], [`duration`], [`quote`]: writing JSON, durations and quoted strings
+//!   like Go.
 
+mod address;
 pub mod duration;
 pub mod field_error;
 pub mod headers;
@@ -30,6 +34,7 @@ pub mod time;
 pub mod validation;
 pub mod wire;
 
+pub use address::Address;
 pub use field_error::FieldError;
 pub use names::{
     GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource, compare_kube_aware_versions,

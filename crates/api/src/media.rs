@@ -1,7 +1,7 @@
-//! Media types: how a client says which encoding and which kind it wants, and how the answer is labelled.
+//! Content negotiation by media types.
 //!
-//! Negotiation follows kube-apiserver to the letter, its oddities included, because clients were written against them.
-//! Callers pass the first `Accept` header line; kube-apiserver reads no other.
+//! Follows kube-apiserver exactly, including its quirks, because clients rely on them. Callers pass the first
+//! `Accept` header line; kube-apiserver reads only that one.
 
 mod accept;
 mod discovery;
@@ -19,7 +19,7 @@ pub use pretty::is_pretty_print;
 
 use crate::status::Status;
 
-/// How a value is written.
+/// The encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// `application/json`.
@@ -31,10 +31,10 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// In the order in which kube-apiserver prefers and lists them.
+    /// In kube-apiserver's order of preference.
     pub const ALL: [Self; 3] = [Self::Json, Self::Yaml, Self::Protobuf];
 
-    /// The `Content-Type` of an object.
+    /// Returns the `Content-Type` of an object.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
@@ -43,7 +43,7 @@ impl Encoding {
         }
     }
 
-    /// The `Content-Type` of a watch; YAML has none. JSON goes without the parameter, as clients expect.
+    /// Returns the `Content-Type` of a watch; YAML has none. JSON is without `stream=watch`, as clients expect.
     pub const fn watch_media_type(self) -> Option<&'static str> {
         match self {
             Self::Json => Some("application/json"),
@@ -52,7 +52,7 @@ impl Encoding {
         }
     }
 
-    /// The encoding of a body by its `Content-Type`, whose parameters do not matter; JSON if there is none.
+    /// Returns the encoding for a `Content-Type`, ignoring parameters; JSON if it is empty.
     pub fn from_content_type(content_type: &str) -> Option<Self> {
         let (media_type, _) = content_type.split_once(';').unwrap_or((content_type, ""));
         match media_type.trim() {
@@ -61,7 +61,7 @@ impl Encoding {
         }
     }
 
-    /// The part after `application/`.
+    /// Returns the part after `application/`.
     fn subtype(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -70,7 +70,7 @@ impl Encoding {
         }
     }
 
-    /// How the 406 of a watch names it.
+    /// Returns the name used in the 406 of a watch.
     fn watch_media_type_in_error(self) -> Option<&'static str> {
         match self {
             Self::Json => Some("application/json;stream=watch"),
@@ -85,7 +85,7 @@ impl Encoding {
 pub struct Encodings(u8);
 
 impl Encodings {
-    /// None at all.
+    /// The empty set.
     pub const NONE: Self = Self(0);
     /// JSON alone.
     pub const JSON: Self = Self(1);
@@ -94,17 +94,17 @@ impl Encodings {
     /// JSON, YAML and protobuf.
     pub const ALL: Self = Self(1 | 2 | 4);
 
-    /// Whether the encoding is in the set.
+    /// Reports whether the set contains the encoding.
     pub const fn contains(self, encoding: Encoding) -> bool {
         self.0 & Self::from_encoding(encoding).0 != 0
     }
 
-    /// What is in either set.
+    /// Returns the union.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The members, in the order of [`Encoding::ALL`].
+    /// Iterates in the order of [`Encoding::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Encoding> {
         Encoding::ALL.into_iter().filter(move |encoding| self.contains(*encoding))
     }
@@ -118,7 +118,7 @@ impl Encodings {
     }
 }
 
-/// Nothing the client accepts can be given; the answer is 406.
+/// The endpoint offers nothing that the client accepts; converts to a 406.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAcceptable {
     offered: Encodings,

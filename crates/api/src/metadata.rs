@@ -1,6 +1,6 @@
-//! The metadata every object and every list carries.
+//! The metadata of objects and lists.
 //!
-//! Fields are written in Go's order and left out when empty, as Go does. Fields we do not know are kept and written back.
+//! Fields are written in Go's order and omitted if empty, as in Go. Unknown fields are preserved.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,34 @@ use crate::wire::null_is_default;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMeta {
-    /// Unique among the objects of its resource and namespace.
+    /// Unique per resource and namespace.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The start of a name that the server completes.
+    /// A prefix to which the server appends a random suffix to form the name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub generate_name: String,
     /// Empty for cluster-scoped objects.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Unlike the name, never used twice.
+    /// Unique across all time, unlike the name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The revision of the last write, in decimal; absent in storage.
+    /// The revision of the last write, in decimal; omitted in storage.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// Counts the changes of the desired state.
+    /// Incremented by changes of the desired state.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
     pub generation: i64,
-    /// When the object was created. Releases before 1.34 write `null` for absence.
+    /// Releases before 1.34 write `null` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Time>,
-    /// When the object is to be gone, grace period included; set means that it is being deleted.
+    /// Set while the object is being deleted: the time when the grace period ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Time>,
-    /// The grace period that led to the deletion timestamp.
+    /// The grace period that the deletion timestamp results from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
-    /// What selectors select by.
+    /// Selected by label selectors.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Free text for tools.
@@ -51,13 +51,13 @@ pub struct ObjectMeta {
     /// The objects this one depends on.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
-    /// What must be removed before the object may go.
+    /// Must be empty before the object is removed.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// Who manages which field: the list as it came, since only server-side apply looks inside.
+    /// The unparsed list; only server-side apply interprets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_fields: Option<RawJson>,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -66,37 +66,37 @@ pub struct ObjectMeta {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerReference {
-    /// Group and version of the owner, as in its own `apiVersion`.
+    /// The `apiVersion` of the owner.
     #[serde(default)]
     pub api_version: String,
     /// The kind of the owner.
     #[serde(default)]
     pub kind: String,
-    /// The name of the owner, in the same namespace or cluster-scoped.
+    /// An object in the same namespace, or a cluster-scoped one.
     #[serde(default)]
     pub name: String,
-    /// The uid of the owner.
+    /// Identifies the owner even if another object takes its name.
     #[serde(default)]
     pub uid: String,
-    /// Whether the owner is the controller of the object.
+    /// True if the owner is the managing controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
-    /// Whether foreground deletion of the owner waits for this object.
+    /// True if foreground deletion of the owner waits for this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// The metadata of a list, and of a `Status`.
+/// The metadata of a list or of a `Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListMeta {
     /// The revision the list was read at, in decimal.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// The token that fetches the next page; empty on the last.
+    /// The token for the next page; empty on the last.
     #[serde(
         default,
         rename = "continue",
@@ -104,13 +104,13 @@ pub struct ListMeta {
         skip_serializing_if = "String::is_empty"
     )]
     pub continue_token: String,
-    /// How many objects follow, if known.
+    /// The number of objects on later pages, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_item_count: Option<i64>,
 }
 
 impl ObjectMeta {
-    /// The owner that controls this object, if it has one.
+    /// Returns the reference to the managing controller.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|owner| owner.controller == Some(true))
     }

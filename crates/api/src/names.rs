@@ -1,6 +1,6 @@
-//! What things are called: group, version, resource and kind, alone and together.
+//! API names: group, version, resource and kind, and their combinations.
 //!
-//! Every name is generic over its string: `GroupVersion<&str>` borrows from a request or a document, `GroupVersion` (of
+//! All are generic over the string type: `GroupVersion<&str>` borrows from a request or document, `GroupVersion` (of
 //! `Arc<str>`) owns and is cheap to clone. The core group is the empty string, as on the wire.
 
 mod version_order;
@@ -10,62 +10,62 @@ use std::sync::Arc;
 
 pub use version_order::compare_kube_aware_versions;
 
-/// A group and one of its versions, printed as in `apiVersion`: `apps/v1`, or `v1` for the core group.
+/// A group and version. Displays as in `apiVersion`: `apps/v1`, or `v1` for the core group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupVersion<S = Arc<str>> {
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: S,
-    /// The version.
+    /// Such as `v1beta1`.
     pub version: S,
 }
 
-/// A resource whatever its version, printed as in error messages: `deployments.apps`, or `pods`.
+/// A resource without version. Displays as in error messages: `deployments.apps`, or `pods`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource<S = Arc<str>> {
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: S,
-    /// The plural, lower-case resource name.
+    /// The plural, lower-case name.
     pub resource: S,
 }
 
-/// A kind whatever its version, printed as in error messages: `Deployment.apps`, or `Pod`.
+/// A kind without version. Displays as in error messages: `Deployment.apps`, or `Pod`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind<S = Arc<str>> {
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: S,
-    /// The kind.
+    /// In CamelCase.
     pub kind: S,
 }
 
-/// One resource in one version: the key of routing.
+/// A resource in one version: the key of the routing table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupVersionResource<S = Arc<str>> {
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: S,
-    /// The version.
+    /// Such as `v1beta1`.
     pub version: S,
-    /// The plural, lower-case resource name.
+    /// The plural, lower-case name.
     pub resource: S,
 }
 
-/// One kind in one version.
+/// A kind in one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupVersionKind<S = Arc<str>> {
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: S,
-    /// The version.
+    /// Such as `v1beta1`.
     pub version: S,
-    /// The kind.
+    /// In CamelCase.
     pub kind: S,
 }
 
-/// An `apiVersion` that holds more than one slash.
+/// An `apiVersion` with more than one slash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected GroupVersion string: {0}")]
 pub struct GroupVersionError(pub Box<str>);
 
 impl<'a> GroupVersion<&'a str> {
-    /// Reads an `apiVersion`. The empty string and `/` are the empty group-version, as in Kubernetes.
+    /// Parses an `apiVersion`. The empty string and `/` give an empty group and version, as in Kubernetes.
     pub fn parse(text: &'a str) -> Result<Self, GroupVersionError> {
         if text == "/" {
             return Ok(Self { group: "", version: "" });
@@ -79,7 +79,7 @@ impl<'a> GroupVersion<&'a str> {
 }
 
 impl<'a> GroupResource<&'a str> {
-    /// Reads `resource.group`: the group starts after the first dot.
+    /// Parses `resource.group`: the group starts after the first dot.
     pub fn parse(text: &'a str) -> Self {
         let (resource, group) = text.split_once('.').unwrap_or((text, ""));
         Self { group, resource }
@@ -87,94 +87,94 @@ impl<'a> GroupResource<&'a str> {
 }
 
 impl<S: AsRef<str>> GroupVersion<S> {
-    /// The same name, borrowed.
+    /// Borrows the strings.
     pub fn borrowed(&self) -> GroupVersion<&str> {
         GroupVersion { group: self.group.as_ref(), version: self.version.as_ref() }
     }
 
-    /// The same name, owned.
+    /// Clones the strings.
     pub fn owned(&self) -> GroupVersion {
         GroupVersion { group: self.group.as_ref().into(), version: self.version.as_ref().into() }
     }
 
-    /// A resource of this group-version.
+    /// Adds a resource name.
     pub fn with_resource(self, resource: S) -> GroupVersionResource<S> {
         GroupVersionResource { group: self.group, version: self.version, resource }
     }
 
-    /// A kind of this group-version.
+    /// Adds a kind.
     pub fn with_kind(self, kind: S) -> GroupVersionKind<S> {
         GroupVersionKind { group: self.group, version: self.version, kind }
     }
 }
 
 impl<S: AsRef<str>> GroupResource<S> {
-    /// The same name, borrowed.
+    /// Borrows the strings.
     pub fn borrowed(&self) -> GroupResource<&str> {
         GroupResource { group: self.group.as_ref(), resource: self.resource.as_ref() }
     }
 
-    /// The same name, owned.
+    /// Clones the strings.
     pub fn owned(&self) -> GroupResource {
         GroupResource { group: self.group.as_ref().into(), resource: self.resource.as_ref().into() }
     }
 }
 
 impl<S: AsRef<str>> GroupKind<S> {
-    /// The same name, borrowed.
+    /// Borrows the strings.
     pub fn borrowed(&self) -> GroupKind<&str> {
         GroupKind { group: self.group.as_ref(), kind: self.kind.as_ref() }
     }
 
-    /// The same name, owned.
+    /// Clones the strings.
     pub fn owned(&self) -> GroupKind {
         GroupKind { group: self.group.as_ref().into(), kind: self.kind.as_ref().into() }
     }
 }
 
 impl<S: AsRef<str>> GroupVersionResource<S> {
-    /// The same name, borrowed.
+    /// Borrows the strings.
     pub fn borrowed(&self) -> GroupVersionResource<&str> {
         let Self { group, version, resource } = self;
         GroupVersionResource { group: group.as_ref(), version: version.as_ref(), resource: resource.as_ref() }
     }
 
-    /// The same name, owned.
+    /// Clones the strings.
     pub fn owned(&self) -> GroupVersionResource {
         let GroupVersionResource { group, version, resource } = self.borrowed();
         GroupVersionResource { group: group.into(), version: version.into(), resource: resource.into() }
     }
 
-    /// Without the resource.
+    /// Drops the resource.
     pub fn group_version(&self) -> GroupVersion<&str> {
         GroupVersion { group: self.group.as_ref(), version: self.version.as_ref() }
     }
 
-    /// Without the version.
+    /// Drops the version.
     pub fn group_resource(&self) -> GroupResource<&str> {
         GroupResource { group: self.group.as_ref(), resource: self.resource.as_ref() }
     }
 }
 
 impl<S: AsRef<str>> GroupVersionKind<S> {
-    /// The same name, borrowed.
+    /// Borrows the strings.
     pub fn borrowed(&self) -> GroupVersionKind<&str> {
         let Self { group, version, kind } = self;
         GroupVersionKind { group: group.as_ref(), version: version.as_ref(), kind: kind.as_ref() }
     }
 
-    /// The same name, owned.
+    /// Clones the strings.
     pub fn owned(&self) -> GroupVersionKind {
         let GroupVersionKind { group, version, kind } = self.borrowed();
         GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() }
     }
 
-    /// Without the kind.
+    /// Drops the kind.
     pub fn group_version(&self) -> GroupVersion<&str> {
         GroupVersion { group: self.group.as_ref(), version: self.version.as_ref() }
     }
 
-    /// Without the version.
+    /// Drops the version.
     pub fn group_kind(&self) -> GroupKind<&str> {
         GroupKind { group: self.group.as_ref(), kind: self.kind.as_ref() }
     }
@@ -201,7 +201,7 @@ impl<S: AsRef<str>> fmt::Display for GroupKind<S> {
     }
 }
 
-/// As Kubernetes prints it in logs and messages: `apps/v1, Resource=deployments`.
+/// Formats like Kubernetes' logs and messages: `apps/v1, Resource=deployments`.
 impl<S: AsRef<str>> fmt::Display for GroupVersionResource<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let GroupVersionResource { group, version, resource } = self.borrowed();
@@ -209,7 +209,7 @@ impl<S: AsRef<str>> fmt::Display for GroupVersionResource<S> {
     }
 }
 
-/// As Kubernetes prints it in logs and messages: `apps/v1, Kind=Deployment`.
+/// Formats like Kubernetes' logs and messages: `apps/v1, Kind=Deployment`.
 impl<S: AsRef<str>> fmt::Display for GroupVersionKind<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let GroupVersionKind { group, version, kind } = self.borrowed();

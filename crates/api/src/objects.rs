@@ -1,7 +1,7 @@
-//! The few kinds that servers keep about each other, as small types of our own.
+//! The object kinds by which API servers coordinate: Lease, Endpoints and StorageVersion.
 //!
-//! They read and write JSON as kube-apiserver stores and serves it: Go's field order, empty fields left out, fields of a
-//! newer release kept. `kind` and `apiVersion` are fixed by the type: absent is fine (items of a list), different is an error.
+//! They are read and written in kube-apiserver's JSON: Go's field order, empty fields omitted, unknown fields
+//! preserved. `kind` and `apiVersion` are fixed by the type: they may be absent, as in list items, but must not differ.
 
 mod endpoints;
 mod lease;
@@ -11,29 +11,29 @@ pub use endpoints::{CoreV1, EndpointAddress, EndpointPort, EndpointSubset, Endpo
 pub use lease::{CoordinationV1, Lease, LeaseKind, LeaseSpec};
 pub use storage_version::{
     ApiServerInternalV1Alpha1, ServerStorageVersion, StorageVersion, StorageVersionCondition, StorageVersionKind,
-    StorageVersionStatus,
+    StorageVersionStatus, common_encoding_version,
 };
 
 use crate::json::to_go_json;
 
-/// Reads one of the objects of this module.
+/// Decodes one of this module's objects.
 pub fn from_json<Object: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<Object, ObjectDecodeError> {
     serde_json::from_slice(bytes).map_err(ObjectDecodeError)
 }
 
-/// Writes one of the objects of this module as kube-apiserver stores it: on one line, with a newline at the end.
+/// Encodes one of this module's objects as kube-apiserver stores it: one line with a trailing newline.
 pub fn to_stored_json(object: &impl serde::Serialize) -> Vec<u8> {
     let mut bytes = to_go_json(object);
     bytes.push(b'\n');
     bytes
 }
 
-/// Bytes that are not the object they should be.
+/// The bytes are not the expected object.
 #[derive(Debug, thiserror::Error)]
 #[error("the object cannot be read: {0}")]
 pub struct ObjectDecodeError(serde_json::Error);
 
-/// Declares a type with one value, which stands for one string on the wire.
+/// Declares a unit type that serializes as a fixed string.
 macro_rules! wire_constant {
     ($(#[$doc:meta])* $name:ident = $text:literal) => {
         $(#[$doc])*
@@ -41,7 +41,7 @@ macro_rules! wire_constant {
         pub struct $name;
 
         impl $name {
-            /// The string on the wire.
+            /// The serialized string.
             pub const TEXT: &'static str = $text;
         }
 

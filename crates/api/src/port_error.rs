@@ -1,16 +1,16 @@
-//! The outcomes of a storage call that callers tell apart, the same for every port over storage.
+//! The error of storage calls that all storage ports share.
 
-/// Why storage did not do what it was asked to.
+/// Why a storage call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// The entry has changed since the caller read it, or exists already.
-    #[error("it was changed meanwhile")]
+    /// The entry was changed since the caller read it, or already exists.
+    #[error("the entry was modified concurrently")]
     Conflict,
     /// The entry does not exist.
-    #[error("it does not exist")]
+    #[error("the entry does not exist")]
     NotFound,
-    /// Any other failure. The call may work later, and may have taken effect.
-    #[error("storage does not answer: {reason}")]
+    /// Any other failure. A retry may succeed, and the call may have taken effect.
+    #[error("storage is unavailable: {reason}")]
     Unavailable {
         /// For the log.
         reason: String,

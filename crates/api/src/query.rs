@@ -1,35 +1,34 @@
-//! The query of a request, read as Go's `net/url` reads it.
+//! Query parameters, parsed like Go's `net/url`.
 //!
-//! Pairs with a bad escape or a semicolon are dropped, `+` is a blank, the first of several values counts. Escaped bytes that
-//! are not UTF-8 become U+FFFD: no parameter has a meaning for them.
+//! Pairs with a malformed escape or a semicolon are dropped, `+` is a space, and the first of several values counts.
+//! Escaped bytes that are not UTF-8 become U+FFFD, which no parameter accepts.
 
 use std::borrow::Cow;
 use std::num::IntErrorKind;
 
-/// The pairs of a query, decoded; nothing is allocated for a pair without escapes.
+/// Iterates over the decoded pairs; pairs without escapes are borrowed.
 pub fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     raw_pairs(query).filter_map(|(key, value)| Some((key, decode(value)?)))
 }
 
-/// The first value of a parameter.
+/// Returns the first value of a parameter.
 pub fn first_value<'a>(query: &'a str, parameter: &str) -> Option<Cow<'a, str>> {
     pairs(query).find(|(key, _)| key == parameter).map(|(_, value)| value)
 }
 
-/// A boolean parameter as Kubernetes reads it in options: whatever is present and neither `0` nor `false` is true, so the
-/// empty value is true as well.
+/// Parses a boolean option as Kubernetes does: any value except `0` and `false` is true, also the empty one.
 pub fn is_true_parameter(value: &str) -> bool {
     !(value == "0" || value.eq_ignore_ascii_case("false"))
 }
 
-/// A signed number as Go's `strconv.ParseInt` reads it, and its error text.
+/// Parses a signed integer with the errors of Go's `strconv.ParseInt`.
 pub fn parse_int(text: &str) -> Result<i64, String> {
     text.parse::<i64>().map_err(|error| strconv_error("ParseInt", text, error.kind()))
 }
 
-/// An unsigned number as Go's `strconv.ParseUint` reads it, and its error text.
+/// Parses an unsigned integer with the errors of Go's `strconv.ParseUint`.
 pub fn parse_uint(text: &str) -> Result<u64, String> {
-    // Rust takes a plus sign, and Go does not.
+    // Rust accepts a plus sign, Go does not.
     let digits = if text.starts_with('+') { "" } else { text };
     digits.parse::<u64>().map_err(|error| strconv_error("ParseUint", text, error.kind()))
 }
@@ -40,7 +39,7 @@ fn strconv_error(function: &str, text: &str, kind: &IntErrorKind) -> String {
     format!("strconv.{function}: parsing \"{text}\": {why}")
 }
 
-/// The pairs of a query with the value as it came, for readers that want few of them.
+/// Iterates over the pairs with undecoded values, for callers that need only a few.
 pub(crate) fn raw_pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
     query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).filter_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -48,7 +47,7 @@ pub(crate) fn raw_pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, &str
     })
 }
 
-/// Decodes `%XX` and `+`. `None` if an escape is malformed.
+/// Decodes `%XX` and `+`; `None` if an escape is malformed.
 pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(Cow::Borrowed(text));
@@ -60,7 +59,7 @@ pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     }))
 }
 
-/// Decodes `%XX`, and `+` into `plus`. The error is the offset of the malformed escape.
+/// Decodes `%XX`, and `+` as `plus`. The error is the offset of the malformed escape.
 pub(crate) fn unescape(text: &str, plus: u8) -> Result<Vec<u8>, usize> {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());

@@ -1,4 +1,4 @@
-//! Strings quoted as Go's `%q` quotes them, since Kubernetes' messages are made with it and compared by people and by tests.
+//! Strings quoted like Go's `%q`, as Kubernetes' messages have them.
 
 use std::fmt::{self, Write as _};
 
@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
 
-/// Displays a list of strings as Go prints one: `["a" "b"]`.
+/// Displays a list of strings like Go: `["a" "b"]`.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotedList<'a, S>(pub &'a [S]);
 
@@ -47,8 +47,8 @@ impl<S: AsRef<str>> fmt::Display for QuotedList<'_, S> {
     }
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the space. Behind another character the standard library escapes just
-/// the rest, whereas it escapes a leading combining mark too.
+/// Reports whether Go prints the character unescaped: letters, marks, numbers, punctuation, symbols and the space.
+/// The character is tested behind another one, because `escape_debug` also escapes a leading combining mark.
 fn is_printable(character: char) -> bool {
     let mut buffer = [b'a', 0, 0, 0, 0];
     let length = 1 + character.encode_utf8(&mut buffer[1..]).len();

@@ -1,7 +1,7 @@
-//! Selectors: which objects a list, a watch or a deletion is about.
+//! Label and field selectors.
 //!
-//! Text is parsed once into requirements that match without allocating. Grammar, canonical form and error texts are
-//! Kubernetes'. Parsing is a loop, not a recursion, and takes time and space in proportion to the text.
+//! A selector is parsed once into requirements that match without allocating. Grammar, canonical form and error texts
+//! are Kubernetes'. Parsing is iterative and linear in the length of the text.
 
 mod field;
 mod label;

@@ -1,59 +1,61 @@
-//! Kubernetes' `Status`: the body of every error, and of some successes.
+//! Kubernetes' `Status`: the body of error responses and of some successful ones.
 //!
-//! Clients branch on `reason` first and on `code` if the reason is unknown, so both are set together, by the constructors in
-//! `constructors.rs`. Fields are written in Go's order and left out when empty.
+//! Clients check `reason` first and `code` if the reason is unknown; the constructors in `constructors.rs` set both.
+//! Fields are written in Go's order and omitted if empty.
 
 mod constructors;
+mod execution;
 mod reason;
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+pub use execution::{CAUSE_NOT_SERVED_BY_PEER, CAUSE_PEER_NOT_READY};
 pub use reason::StatusReason;
 
 use crate::json::to_go_json;
 use crate::metadata::ListMeta;
 use crate::wire::null_is_default;
 
-/// An error, or a success without an object to show.
+/// A `meta/v1` Status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Status {
-    /// Holds a fresh continue token when an old one expired; otherwise empty.
+    /// Contains a new continue token if an old one expired; otherwise empty.
     #[serde(default)]
     pub metadata: ListMeta,
-    /// Whether the operation failed.
+    /// The `status` field.
     #[serde(default, rename = "status")]
     pub outcome: StatusOutcome,
-    /// For people.
+    /// For humans.
     #[serde(default, deserialize_with = "null_is_default")]
     pub message: String,
     /// For programs.
     #[serde(default, deserialize_with = "null_is_default")]
     pub reason: StatusReason,
-    /// What the reason is about.
+    /// The object or fields concerned.
     #[serde(default)]
     pub details: Option<Box<StatusDetails>>,
-    /// The HTTP status; 0 leaves it to [`Status::http_code`].
+    /// The HTTP status; if 0, see [`Status::http_code`].
     #[serde(default, deserialize_with = "null_is_default")]
     pub code: u16,
 }
 
-/// Whether an operation failed.
+/// Whether the operation succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StatusOutcome {
-    /// It did not happen.
+    /// The operation failed.
     #[default]
     Failure,
-    /// It happened.
+    /// The operation succeeded.
     Success,
 }
 
-/// What the reason of a [`Status`] is about.
+/// The object or fields that a [`Status`] concerns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusDetails {
-    /// The object.
+    /// The name of the object.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub name: String,
     /// The group of the resource or kind.
@@ -65,30 +67,30 @@ pub struct StatusDetails {
     /// The uid of the object.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub uid: String,
-    /// The single faults, if there are several or if they have a machine-readable name.
+    /// The individual errors.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
-    /// When to try again; clients repeat the request, whatever its verb, if this is set.
+    /// Clients repeat the request after this time, whatever its verb; 0 means not set.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
 
-/// One fault among those that made up a failure.
+/// One of the errors behind a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusCause {
     /// The machine-readable name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
-    /// For people.
+    /// For humans.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub message: String,
-    /// The field at fault, such as `spec.ports[0].name`.
+    /// The path of the field, such as `spec.ports[0].name`.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub field: String,
 }
 
 impl Status {
-    /// Asks the client to repeat the request after some seconds. Only right if nothing was executed: clients repeat any verb.
+    /// Tells the client to retry after `seconds`. Correct only if nothing was executed: clients retry any verb.
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
         self
@@ -101,17 +103,17 @@ impl Status {
         self
     }
 
-    /// The value of the `Retry-After` header that goes with this status, in seconds.
+    /// Returns the value of the `Retry-After` header, in seconds.
     pub fn retry_after(&self) -> Option<u32> {
         self.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
     }
 
-    /// Whether one of the causes has this reason.
+    /// Reports whether one of the causes has this reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == reason)
     }
 
-    /// The HTTP status to answer with.
+    /// Returns the HTTP status of the response.
     pub fn http_code(&self) -> u16 {
         match (self.code, self.outcome) {
             (0, StatusOutcome::Success) => 200,
@@ -120,14 +122,14 @@ impl Status {
         }
     }
 
-    /// The body of a response, newline included.
+    /// Returns the response body, with a trailing newline.
     pub fn to_json(&self) -> Vec<u8> {
         let mut bytes = to_go_json(self);
         bytes.push(b'\n');
         bytes
     }
 
-    /// Reads a body that claims to be a Status. `None` if it is anything else, such as another kind or a proxy's HTML page.
+    /// Parses a response body; `None` if it is not a Status, such as another kind or a proxy's HTML page.
     pub fn from_json(body: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]

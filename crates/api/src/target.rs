@@ -1,7 +1,7 @@
-//! What a request is about: a request line read as kube-apiserver's RequestInfo reads it.
+//! The parsed request line, with the semantics of kube-apiserver's RequestInfo.
 //!
-//! Everything borrows from the line unless an escape has to be decoded. The line itself is kept as it came, because what is
-//! forwarded is forwarded byte for byte. Like RequestInfo, parsing splits the decoded path, so `%2F` separates segments.
+//! Everything borrows from the line unless an escape must be decoded. The original line is kept, because requests are
+//! forwarded byte for byte. Like RequestInfo, the parser splits the decoded path, so `%2F` separates segments.
 
 mod list_query;
 mod path;
@@ -17,82 +17,82 @@ pub use verb::{HttpMethod, Verb};
 use crate::names::{GroupResource, GroupVersion, GroupVersionResource};
 use crate::quote::Quoted;
 
-/// What a request is about.
+/// What a request addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// A path that names no resource: discovery, health, metrics, anything unknown.
+    /// A path outside of resources: discovery, health, metrics, or unknown.
     NonResource(NonResourceTarget<'a>),
-    /// A resource, known or not.
+    /// A resource, existing or not.
     Resource(ResourceTarget<'a>),
 }
 
-/// A path that names no resource.
+/// A request for a path outside of resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NonResourceTarget<'a> {
-    /// Path and query as they came.
+    /// The original path and query.
     pub path_and_query: Cow<'a, str>,
     /// The HTTP method in lower case.
     pub verb: Cow<'a, str>,
-    /// The path, decoded.
+    /// The decoded path.
     pub path: Cow<'a, str>,
 }
 
-/// A resource, and what is to be done with it. Whatever the request does not name is empty.
+/// A request for a resource. Parts that the request does not name are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceTarget<'a> {
-    /// Path and query as they came.
+    /// The original path and query.
     pub path_and_query: Cow<'a, str>,
-    /// What is to be done.
+    /// The request verb, as in authorization.
     pub verb: Verb,
-    /// The HTTP method, which the verb does not always follow from: behind `/watch/` every method is a watch.
+    /// The HTTP method. The verb does not always determine it: behind `/watch/` every method is a watch.
     pub method: HttpMethod,
-    /// Which segments the path has.
+    /// The segments that the path has.
     pub path_form: PathForm,
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: Cow<'a, str>,
-    /// The version.
+    /// Such as `v1`.
     pub version: Cow<'a, str>,
-    /// The namespace; for a namespace object itself, its own name.
+    /// For a namespace object, its own name.
     pub namespace: Cow<'a, str>,
-    /// The resource, plural.
+    /// The plural name.
     pub resource: Cow<'a, str>,
-    /// The subresource.
+    /// Empty if the request is for the resource itself.
     pub subresource: Cow<'a, str>,
-    /// The object, by the path or by a field selector that demands `metadata.name`.
+    /// From the path, or from a field selector that requires `metadata.name`.
     pub name: Cow<'a, str>,
-    /// The path behind the subresource (or behind the name for [`Verb::Proxy`]), without the slash before it.
+    /// The path after the subresource (after the name for [`Verb::Proxy`]), without its leading slash.
     pub subpath: Cow<'a, str>,
-    /// The field selector as given, for verbs that heed it.
+    /// The field selector, for verbs that use it.
     pub field_selector: Cow<'a, str>,
-    /// The label selector as given, for verbs that heed it.
+    /// The label selector, for verbs that use it.
     pub label_selector: Cow<'a, str>,
 }
 
-/// A request line that cannot be read.
+/// A malformed request line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// A `%` without two hexadecimal digits.
     #[error("invalid URL escape {}", Quoted(escape))]
     InvalidEscape {
-        /// The escape at fault.
+        /// The malformed escape.
         escape: Box<str>,
     },
-    /// Escapes that do not decode to UTF-8.
+    /// The decoded path is not UTF-8.
     #[error("the path {} is not UTF-8 when decoded", Quoted(path))]
     NotUtf8 {
-        /// The path as it came.
+        /// The original path.
         path: Box<str>,
     },
-    /// `/watch` or `/proxy` with nothing behind.
+    /// `/watch` or `/proxy` without a resource.
     #[error("unable to determine kind and namespace from url, {url}")]
     MissingResourceAfterVerb {
-        /// Path and query as they came.
+        /// The original path and query.
         url: Box<str>,
     },
 }
 
 impl<'a> Target<'a> {
-    /// Reads a method and a path with its query, still escaped, as they stand in the request line.
+    /// Parses a method and an escaped path with query, as in the request line.
     pub fn parse(method: &str, path_and_query: &'a str) -> Result<Self, TargetError> {
         let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
         let path = path::decode_path(path)?;
@@ -133,7 +133,7 @@ impl<'a> Target<'a> {
         Ok(Self::Resource(resource))
     }
 
-    /// Path and query as they came.
+    /// Returns the original path and query.
     pub fn path_and_query(&self) -> &str {
         match self {
             Self::NonResource(target) => &target.path_and_query,
@@ -141,7 +141,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// What is to be done, as authorization rules name it.
+    /// Returns the verb as authorization rules name it.
     pub fn verb(&self) -> &str {
         match self {
             Self::NonResource(target) => &target.verb,
@@ -149,7 +149,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Whether the request is expected to stay open, so that no request timeout applies.
+    /// Reports whether the request is long-running, so that no request timeout applies.
     pub fn is_long_running(&self) -> bool {
         match self {
             Self::NonResource(target) => {
@@ -159,7 +159,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The same target, borrowing nothing.
+    /// Clones borrowed strings.
     pub fn into_owned(self) -> Target<'static> {
         match self {
             Self::NonResource(NonResourceTarget { path_and_query: raw, verb, path }) => {
@@ -175,34 +175,34 @@ impl<'a> Target<'a> {
 }
 
 impl ResourceTarget<'_> {
-    /// Group, version and resource.
+    /// Returns group, version and resource.
     pub fn group_version_resource(&self) -> GroupVersionResource<&str> {
         GroupVersionResource { group: &self.group, version: &self.version, resource: &self.resource }
     }
 
-    /// Group and version.
+    /// Returns group and version.
     pub fn group_version(&self) -> GroupVersion<&str> {
         GroupVersion { group: &self.group, version: &self.version }
     }
 
-    /// Group and resource.
+    /// Returns group and resource.
     pub fn group_resource(&self) -> GroupResource<&str> {
         GroupResource { group: &self.group, resource: &self.resource }
     }
 
-    /// Whether the subresource hands the connection over to something else. Such a subresource is served for whatever method
-    /// its backend understands, so routing matches it on any verb.
+    /// Reports whether the subresource connects the client to a backend. Routing matches such a subresource on any
+    /// verb, because the backend decides which methods it supports.
     pub fn is_connect(&self) -> bool {
         matches!(&*self.subresource, "attach" | "exec" | "portforward" | "proxy")
     }
 
-    /// True if the server relays the response of another process: a kubelet, pod, service or node. Such a response says nothing
-    /// about the server, whatever its status.
+    /// Reports whether the response comes from another process: a kubelet, pod, service or node. Its status then
+    /// tells nothing about the API server.
     pub fn reaches_backend(&self) -> bool {
         self.is_connect() || self.subresource == "log" || self.verb == Verb::Proxy
     }
 
-    /// The same resource, borrowing nothing.
+    /// Clones borrowed strings.
     pub fn into_owned(self) -> ResourceTarget<'static> {
         ResourceTarget {
             path_and_query: into_static(self.path_and_query),

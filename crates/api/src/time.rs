@@ -1,6 +1,6 @@
-//! The two timestamps of the wire: [`Time`] to the second, [`MicroTime`] to the microsecond, both RFC 3339 in UTC.
+//! The API's timestamps: [`Time`] in seconds, [`MicroTime`] in microseconds, both RFC 3339 in UTC.
 //!
-//! The clock is never read here; an instant comes in as a value. Both round down, as Go's formatting does.
+//! This module never reads the clock. Both types round down, as Go's formatting does.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +9,17 @@ use jiff::Timestamp;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
-/// An instant to the second, such as `creationTimestamp`.
+/// A time with a precision of seconds, such as `creationTimestamp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(Timestamp);
 
-/// An instant to the microsecond, such as a lease's `renewTime`.
+/// A time with a precision of microseconds, such as a lease's `renewTime`.
 ///
-/// Reading takes any number of fraction digits up to nine, where Kubernetes insists on six; writing gives six.
+/// Accepts up to nine fraction digits, while Kubernetes requires six; writes six.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MicroTime(Timestamp);
 
-/// A text that is not an RFC 3339 date and time.
+/// Not an RFC 3339 date and time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a time such as \"2006-01-02T15:04:05Z\"")]
 pub struct TimeError {
@@ -27,14 +27,14 @@ pub struct TimeError {
 }
 
 impl Time {
-    /// The instant itself, for arithmetic.
+    /// Returns the value for arithmetic.
     pub fn timestamp(self) -> Timestamp {
         self.0
     }
 }
 
 impl MicroTime {
-    /// The instant itself, for arithmetic.
+    /// Returns the value for arithmetic.
     pub fn timestamp(self) -> Timestamp {
         self.0
     }
@@ -106,11 +106,11 @@ impl<'de> Deserialize<'de> for MicroTime {
 
 fn round_down(instant: Timestamp, nanoseconds: i128) -> Timestamp {
     let rounded = instant.as_nanosecond().div_euclid(nanoseconds) * nanoseconds;
-    // The earliest instants have no earlier neighbour; they stay as they are.
+    // The minimum cannot be rounded down and stays unchanged.
     Timestamp::from_nanosecond(rounded).unwrap_or(instant)
 }
 
-/// jiff reads more than RFC 3339 (weeks, zone names, blanks), so the shape is checked first.
+/// Parses RFC 3339. jiff accepts more formats (weeks, zone names, blanks), so the shape is checked first.
 fn parse(text: &str) -> Result<Timestamp, TimeError> {
     let error = || TimeError { text: text.chars().take(64).collect() };
     if !is_rfc3339(text.as_bytes()) {
@@ -128,14 +128,14 @@ fn is_rfc3339(text: &[u8]) -> bool {
             digits => &fraction[digits..],
         },
     };
-    // A 60th second exists in RFC 3339 but not in Go.
+    // RFC 3339 allows a 60th second, Go does not.
     let is_leap_second = date_and_time.ends_with(b"60");
     has_shape(date_and_time, b"0000-00-00T00:00:00")
         && !is_leap_second
         && (rest == b"Z" || has_shape(rest, b"+00:00") || has_shape(rest, b"-00:00"))
 }
 
-/// Whether the text equals the shape, a `0` standing for any digit.
+/// Compares with a pattern in which `0` matches any digit.
 fn has_shape(text: &[u8], shape: &[u8]) -> bool {
     text.len() == shape.len()
         && text

@@ -1,16 +1,16 @@
-//! The rules that names, label keys and label values obey, with Kubernetes' own words for each breach.
+//! Validation of names, label keys and label values, with Kubernetes' messages.
 //!
-//! A check returns every fault it finds, because Kubernetes reports them all; no fault means valid, and costs nothing.
-//! Some limits are told in bytes and some in characters: that is how release 1.36 words them.
+//! Each function returns all errors, as Kubernetes reports them; an empty list means valid and does not allocate.
+//! Some limits are worded in bytes and some in characters, as in release 1.36.
 
 use std::borrow::Cow;
 
-/// What is wrong with a name, one message per broken rule; empty when the name is valid.
+/// One message per violated rule; empty if valid.
 pub type ValidationErrors = Vec<Cow<'static, str>>;
 
-/// The longest DNS label (RFC 1123), and the longest label value and name part of a label key.
+/// The maximum length of a DNS label (RFC 1123), of a label value, and of the name part of a label key.
 pub const LABEL_LENGTH_MAX: usize = 63;
-/// The longest DNS subdomain (RFC 1123), hence the longest name of most objects.
+/// The maximum length of a DNS subdomain (RFC 1123), hence of most object names.
 pub const SUBDOMAIN_LENGTH_MAX: usize = 253;
 
 macro_rules! label_1123 {
@@ -67,7 +67,7 @@ const NOT_A_LABEL_VALUE: &str = concat!(
     ")?')"
 );
 
-/// A DNS label (RFC 1123): the name of a namespace.
+/// Validates a DNS label (RFC 1123), such as a namespace name.
 pub fn validate_dns1123_label(value: &str) -> ValidationErrors {
     let mut errors = ValidationErrors::new();
     if value.len() > LABEL_LENGTH_MAX {
@@ -79,12 +79,12 @@ pub fn validate_dns1123_label(value: &str) -> ValidationErrors {
     errors
 }
 
-/// A DNS subdomain (RFC 1123): the name of most objects, and a group.
+/// Validates a DNS subdomain (RFC 1123), such as most object names and API groups.
 pub fn validate_dns1123_subdomain(value: &str) -> ValidationErrors {
     validate_subdomain(value, SUBDOMAIN_TOO_LONG)
 }
 
-/// A DNS label (RFC 1035), which starts with a letter: the name of a service, and a resource.
+/// Validates a DNS label (RFC 1035), which starts with a letter, such as a service name or a resource.
 pub fn validate_dns1035_label(value: &str) -> ValidationErrors {
     let mut errors = ValidationErrors::new();
     if value.len() > LABEL_LENGTH_MAX {
@@ -96,7 +96,7 @@ pub fn validate_dns1035_label(value: &str) -> ValidationErrors {
     errors
 }
 
-/// A name that can stand in a path: the least that every name obeys. The empty string passes, as in Kubernetes.
+/// Validates a name as a path segment, the minimum for every name. The empty string is valid, as in Kubernetes.
 pub fn validate_path_segment_name(name: &str) -> ValidationErrors {
     match name {
         "." => vec!["may not be '.'".into()],
@@ -105,7 +105,7 @@ pub fn validate_path_segment_name(name: &str) -> ValidationErrors {
     }
 }
 
-/// The start of a name that can stand in a path, such as `generateName`.
+/// Validates the prefix of a name, such as `generateName`.
 pub fn validate_path_segment_prefix(prefix: &str) -> ValidationErrors {
     let mut errors = ValidationErrors::new();
     if prefix.contains('/') {
@@ -117,7 +117,7 @@ pub fn validate_path_segment_prefix(prefix: &str) -> ValidationErrors {
     errors
 }
 
-/// A label key, also called a qualified name: a name with an optional subdomain and slash before it.
+/// Validates a label key (qualified name): a name with an optional subdomain prefix and slash.
 pub fn validate_label_key(key: &str) -> ValidationErrors {
     let mut errors = ValidationErrors::new();
     let name = match key.split_once('/') {
@@ -144,7 +144,7 @@ pub fn validate_label_key(key: &str) -> ValidationErrors {
     errors
 }
 
-/// A label value, which may be empty.
+/// Validates a label value, which may be empty.
 pub fn validate_label_value(value: &str) -> ValidationErrors {
     let mut errors = ValidationErrors::new();
     if value.len() > LABEL_LENGTH_MAX {

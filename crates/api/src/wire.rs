@@ -1,4 +1,4 @@
-//! Small parts of reading JSON as Go does: `null` is absence, and an array is never an object.
+//! Deserialization helpers for Go's JSON semantics: `null` means absent, and an array is never an object.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,12 +8,12 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Reads a value from a JSON object.
+/// Deserializes a value from a JSON object.
 pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice::<Object<T>>(json).map(|Object(value)| value)
 }
 
-/// Reads `null` as Go does: as if the field were absent.
+/// Deserializes `null` as the default, like an absent field.
 pub fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -22,7 +22,7 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads a field that is an object, or `null`.
+/// Deserializes an object; `null` is the default.
 pub fn object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -31,7 +31,7 @@ where
     Ok(optional_object(deserializer)?.unwrap_or_default())
 }
 
-/// Reads a field that is an object, or absent.
+/// Deserializes an object; `null` is `None`.
 pub fn optional_object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -40,7 +40,7 @@ where
     Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|Object(value)| value))
 }
 
-/// Reads a field that is a list of objects, or `null`.
+/// Deserializes a list of objects; `null` is empty.
 pub fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -50,7 +50,7 @@ where
     Ok(list.into_iter().map(|Object(value)| value).collect())
 }
 
-/// A value that is read from a JSON object and from nothing else: left alone, serde takes an array for a struct.
+/// Accepts only a JSON object: serde alone would also read a struct from an array.
 pub struct Object<T>(pub T);
 
 impl<T> Deref for Object<T> {

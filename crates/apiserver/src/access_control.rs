@@ -13,22 +13,22 @@ use access::impersonation::{ImpersonatedUser, ImpersonationError};
 use access::tokens::{TokenAuditAnnotation, TokenError};
 use access::{Attributes, Decision};
 use api::Target;
-use edge::audit::{AuditedUsers, RequestRecord};
-use edge::{AccessControl, ClientConnection, Error, Request};
+use edge::audit::AuditedUsers;
+use edge::{AccessControl, CachedConnection, Error, Request, RequestRecord};
+use forward::UnsendableUser;
 use http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 use jiff::Timestamp;
-use peering::forward::{self, UnsendableUser};
-use peering::hop::RequestSender;
+use membership::hop::RequestSender;
 use smallvec::SmallVec;
 
 pub use access_rules::{AccessRules, TokenSigning};
 pub use caller::AuthenticatedCaller;
 pub use edge::certificate_verification::CaBundles;
-use edge::certificate_verification::CertificateVerification;
+use edge::certificate_verification::{CertificateVerification, VerificationCache};
 use edge::identity_headers::remove_headers;
+pub use identity_cache::IdentityCache;
 
 use crate::bound_objects::CachedBoundObjects;
-use identity_cache::IdentityCache;
 
 /// Authentication and authorization of one server.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl RbacAccessControl {
     fn authenticate(
         &self,
         authenticator: &Authenticator,
-        judged: &CertificateVerification,
+        judged: &CertificateVerification<IdentityCache>,
         request: &Request,
     ) -> Result<RequestIdentity, Unauthenticated> {
         let path = request.uri().path();
@@ -63,15 +63,17 @@ impl RbacAccessControl {
 
 impl AccessControl for RbacAccessControl {
     type Caller = AuthenticatedCaller;
+    type ConnectionCache = VerificationCache<IdentityCache>;
 
     async fn authenticate(
         &self,
-        connection: &ClientConnection,
+        connection: &CachedConnection<Self::ConnectionCache>,
         request: &mut Request,
+        record: &RequestRecord,
     ) -> Result<AuthenticatedCaller, Error> {
         let authenticator = self.access_rules.authenticator.get();
         let judged = self.bundles.verify(connection);
-        let identity_cache = judged.get_or_derive(|_| IdentityCache::default());
+        let identity_cache = &judged.derived;
         if let Some(caller) = identity_cache.get(&authenticator, request.headers()) {
             remove_headers(request.headers_mut(), |name| authenticator.is_credential(name));
             return Ok(caller);
@@ -82,10 +84,8 @@ impl AccessControl for RbacAccessControl {
             authenticated = self.authenticate(&authenticator, &judged, request);
         }
         let identity = authenticated.map_err(|refused| Error::Unauthorized { reason: refused.to_string() })?;
-        if let Some(request_record) = RequestRecord::from_request(request) {
-            for (key, value) in identity.audit_annotations.iter().map(TokenAuditAnnotation::key_and_value) {
-                request_record.annotate(key, value);
-            }
+        for (key, value) in identity.audit_annotations.iter().map(TokenAuditAnnotation::key_and_value) {
+            record.annotate(key, || value);
         }
         let caller = identity_cache.insert(&authenticator, request.headers(), &identity);
         strip_credentials(request.headers_mut(), &authenticator, &identity);
@@ -110,16 +110,14 @@ impl AccessControl for RbacAccessControl {
         &self,
         caller: &AuthenticatedCaller,
         target: &Target<'_>,
-        request_record: Option<&RequestRecord>,
+        record: &RequestRecord,
     ) -> Result<(), Error> {
         let index = self.access_rules.index.load();
         let attributes = Attributes::from_target(&caller.user, target);
         let decision = self.access_rules.authorizer.decide(&index, &attributes);
-        if let Some(trail) = request_record {
-            let word = if decision.is_allowed() { "allow" } else { "forbid" };
-            trail.annotate("authorization.k8s.io/decision", word);
-            trail.annotate("authorization.k8s.io/reason", decision.reason());
-        }
+        let word = if decision.is_allowed() { "allow" } else { "forbid" };
+        record.annotate("authorization.k8s.io/decision", || word.to_owned());
+        record.annotate("authorization.k8s.io/reason", || decision.reason());
         match decision {
             Decision::Allowed(_) => Ok(()),
             Decision::NotAllowed { reason } => {

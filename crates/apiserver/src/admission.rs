@@ -4,7 +4,7 @@ use access::rbac::escalation::{self, RbacWrite};
 use access::{Attributes, User};
 use api::json::JsonObject;
 use api::{GroupResource, GroupVersionResource, Status};
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::StoredObject;
 use registry::CachedValue;
 use registry::read::ReadConsistency;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use store::{Compare, Key};
 
 use crate::error_status::{self, StatusContext};
-use crate::{ApiServer, ResolvedResource, kinds};
+use crate::{ApiServer, ResolvedResource};
 
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
@@ -41,32 +41,10 @@ pub(crate) struct ObjectWrite<'a> {
     pub(crate) new: &'a JsonObject,
 }
 
-/// A write to a part of a request for a certificate, or to anything else.
-pub(crate) struct SigningRequestWrite<'a> {
-    pub(crate) user: &'a User,
-    pub(crate) resource: &'a ServedResource,
-    pub(crate) subresource: &'a str,
-    pub(crate) old: &'a JsonObject,
-    pub(crate) new: &'a JsonObject,
-}
-
-impl SigningRequestWrite<'_> {
-    /// What it takes to be allowed; `None` if anybody is who may write at all.
-    fn required_verb(&self) -> Option<&'static str> {
-        let is_request =
-            (self.resource.group.name, self.resource.kind.plural) == (CERTIFICATES_GROUP, "certificatesigningrequests");
-        match self.subresource {
-            "approval" if is_request => Some("approve"),
-            "status" if is_request && self.old.get("status") != self.new.get("status") => Some("sign"),
-            _ => None,
-        }
-    }
-}
-
 impl ApiServer {
     /// Nobody may grant what they do not have.
     pub(crate) fn check_escalation(&self, object_write: &ObjectWrite<'_>) -> Result<(), Status> {
-        let Some(kind) = kinds::rbac_kind_of(object_write.resource) else { return Ok(()) };
+        let Some(kind) = object_write.resource.kind.strategy.rbac else { return Ok(()) };
         let bytes = |object: &JsonObject| serde_json::to_vec(object).expect("an object has string keys");
         let (new, old) = (bytes(object_write.new), object_write.old.map(bytes));
         let ObjectWrite { user, namespace, name, .. } = *object_write;
@@ -80,12 +58,10 @@ impl ApiServer {
         })
     }
 
-    /// Whoever approves a request for a certificate, or signs it, must be allowed to for its signer.
-    pub(crate) fn check_signer_permission(&self, write: &SigningRequestWrite<'_>) -> Result<(), Status> {
-        let SigningRequestWrite { user, old, .. } = *write;
-        let Some(verb) = write.required_verb() else { return Ok(()) };
+    /// A user who approves or signs a certificate signing request needs the verb for its signer.
+    pub(crate) fn check_signer_permission(&self, user: &User, verb: &str, request: &JsonObject) -> Result<(), Status> {
         let text = |part: &str, name: &str| {
-            old.get(part).and_then(|part| part.get(name)).and_then(Value::as_str).unwrap_or_default()
+            request.get(part).and_then(|part| part.get(name)).and_then(Value::as_str).unwrap_or_default()
         };
         let signer = text("spec", "signerName");
         let domain = signer.split('/').next().unwrap_or_default();
@@ -103,7 +79,7 @@ impl ApiServer {
             return Ok(());
         }
         let message = format!("user not permitted to {verb} requests with signerName {signer:?}");
-        let resource = GroupResource { group: CERTIFICATES_GROUP, resource: write.resource.kind.plural };
+        let resource = GroupResource { group: CERTIFICATES_GROUP, resource: "certificatesigningrequests" };
         Err(Status::forbidden(resource, text("metadata", "name"), message))
     }
 

@@ -149,10 +149,7 @@ impl ApiServer {
                     if current.is_none() {
                         set_uid_and_creation_time(&mut object);
                     }
-                    WriteDecision::Put {
-                        value: object_codec::encode_for_storage(object, stored_resource.encoding),
-                        ttl: None,
-                    }
+                    WriteDecision::Put { value: object_codec::encode_for_storage(object, resource.served), ttl: None }
                 }
             })
         };

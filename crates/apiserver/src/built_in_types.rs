@@ -3,13 +3,11 @@
 
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
-use catalogue::schema::{
-    StructType, TypeIndex, cannot_be_handled_message, check_types, drop_unknown_fields, normalize,
-    strict_decoding_error,
+use kinds::{
+    FeatureGates, KindStrategy, Release, ServedResource, defaults, types_of, update_validation, value_validation,
 };
-use catalogue::{FeatureGates, Release, defaults, update_validation, value_validation};
 use object::decode::Decoded;
-use object::schema::{FieldInfo, FieldSchema, PatchStrategy, SchemaCursor, TypeRef};
+use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
 
 /// What to do with fields that a kind does not have, or that come twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ pub(crate) fn check_body_types(
     validation: FieldValidation,
 ) -> Result<CheckedObject, TypeCheckFailure> {
     let Decoded { value: mut object, duplicate_fields: mut errors } = decoded;
-    let Some(struct_type) = StructType::for_kind(release, kind) else {
+    let Some(struct_type) = types_of(release).for_kind(kind) else {
         return Ok(CheckedObject { object, warnings: Vec::new() });
     };
     match check_types(&object, struct_type) {
@@ -83,7 +81,7 @@ pub(crate) fn check_body_types(
 
 /// Gives an object what its kind says where nothing was said. It must have passed [`check_or_bad_request`].
 pub(crate) fn set_defaults(object: &mut JsonObject, feature_gates: &FeatureGates, kind: GroupVersionKind<&str>) {
-    if let Some(struct_type) = StructType::for_kind(feature_gates.release(), kind) {
+    if let Some(struct_type) = types_of(feature_gates.release()).for_kind(kind) {
         defaults::apply_defaults(object, struct_type, feature_gates);
     }
 }
@@ -93,22 +91,20 @@ pub(crate) fn set_empty_status(object: &mut JsonObject, release: Release, kind: 
     if object.contains_key("status") {
         return;
     }
-    if let Some(status) = StructType::for_kind(release, kind).and_then(defaults::empty_status) {
+    if let Some(status) = types_of(release).for_kind(kind).and_then(defaults::empty_status) {
         object.insert("status".to_owned(), status.into());
     }
 }
 
 /// Values that Kubernetes refuses. What is stored already may stay as it is: another server, or a former one, took it.
 pub(crate) fn validate_new_values(
+    strategy: &KindStrategy,
     old: Option<&JsonObject>,
     new: &JsonObject,
-    release: Release,
-    kind: GroupVersionKind<&str>,
 ) -> Vec<FieldError> {
-    let Some(struct_type) = StructType::for_kind(release, kind) else { return Vec::new() };
-    let mut errors = value_validation::validate_values(struct_type, new);
+    let mut errors = value_validation::validate_values(strategy, new);
     if let Some(old) = old.filter(|_| !errors.is_empty()) {
-        let before = value_validation::validate_values(struct_type, old);
+        let before = value_validation::validate_values(strategy, old);
         errors.retain(|error| !before.contains(error));
     }
     errors
@@ -121,48 +117,24 @@ pub(crate) fn validate_new_values(
 pub(crate) fn validate_immutable_fields(
     [old, new]: [&JsonObject; 2],
     feature_gates: &FeatureGates,
-    kind: GroupVersionKind<&str>,
+    served: &ServedResource,
     subresource: &str,
 ) -> Vec<FieldError> {
-    let Some(struct_type) = StructType::for_kind(feature_gates.release(), kind) else { return Vec::new() };
-    if update_validation::validate_update(struct_type, feature_gates, subresource, [old, new]).is_empty() {
+    let strategy = served.kind.strategy;
+    let struct_type = types_of(feature_gates.release()).for_kind(served.group_version_kind());
+    let Some(struct_type) = struct_type else { return Vec::new() };
+    if update_validation::validate_update(strategy, struct_type, feature_gates, subresource, [old, new]).is_empty() {
         return Vec::new();
     }
     let mut old = old.clone();
     defaults::apply_defaults(&mut old, struct_type, feature_gates);
-    update_validation::validate_update(struct_type, feature_gates, subresource, [&old, new])
+    update_validation::validate_update(strategy, struct_type, feature_gates, subresource, [&old, new])
 }
 
 /// Drops what the kind does not have from an object that comes from a client alone. Over a stored one nothing is dropped: it
 /// may have fields of a newer release.
 pub(crate) fn drop_fields_unknown_to_release(object: &mut JsonObject, release: Release, kind: GroupVersionKind<&str>) {
-    if let Some(struct_type) = StructType::for_kind(release, kind) {
+    if let Some(struct_type) = types_of(release).for_kind(kind) {
         drop_unknown_fields(object, struct_type);
-    }
-}
-
-/// The fields of the built-in types of one release, as patches ask for them.
-pub(crate) struct ReleaseSchema(pub(crate) Release);
-
-impl ReleaseSchema {
-    /// What is known of a kind; `None` if nothing is.
-    pub(crate) fn schema_for(&self, kind: GroupVersionKind<&str>) -> Option<SchemaCursor<'_>> {
-        Some(SchemaCursor::new(self, TypeRef(TypeIndex::for_kind(self.0, kind)?.as_u32())))
-    }
-}
-
-impl FieldSchema for ReleaseSchema {
-    fn field(&self, type_ref: TypeRef, name: &str) -> Option<FieldInfo<'_>> {
-        let indexed_field = TypeIndex::from_u32(type_ref.0)?.field(self.0, name)?;
-        let strategy = match indexed_field.patch {
-            Some(patch) if patch.merges_lists => PatchStrategy::Merge,
-            Some(patch) if patch.replaces_objects => PatchStrategy::Replace,
-            Some(_) | None => PatchStrategy::Default,
-        };
-        Some(FieldInfo {
-            strategy,
-            merge_key: indexed_field.patch.and_then(|patch| patch.merge_key),
-            type_ref: indexed_field.inner.map(|inner| TypeRef(inner.as_u32())),
-        })
     }
 }

@@ -9,10 +9,10 @@ use api::Status;
 use api::media::{
     AggregatedVersion, DiscoveryFormat, DiscoveryOffer, Encoding, Encodings, is_pretty_print, negotiate_discovery,
 };
-use catalogue::{Release, ServedResources};
 use edge::{Body, Response};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
+use kinds::{Release, ServedResources};
 
 /// The last release that still gives `apidiscovery.k8s.io/v2beta1`.
 const LAST_WITH_V2BETA1: Release = Release::R32;

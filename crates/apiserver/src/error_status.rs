@@ -1,7 +1,8 @@
 //! What went wrong below, as the Status that a client is told.
 
-use api::status::StatusReason;
-use api::{GroupKind, GroupResource, Status};
+use api::status::{StatusOutcome, StatusReason};
+use api::target::ResourceTarget;
+use api::{FieldError, GroupKind, GroupResource, Status};
 use object::{Rejection, RejectionSubject};
 use registry::{ReadError, WriteError};
 
@@ -23,11 +24,12 @@ impl StatusContext<'_> {
 pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusContext<'_>) -> Status {
     match rejection {
         Rejection::BadRequest(message) => Status::bad_request(message),
+        Rejection::Forbidden(message) => Status::forbidden(status_context.resource, status_context.name, message),
         Rejection::Invalid { subject, errors } => match subject {
             RejectionSubject::Kind | RejectionSubject::Resource => {
                 Status::invalid(status_context.group_kind(), status_context.name, &errors)
             }
-            RejectionSubject::Options(kind) => Status::invalid(GroupKind { group: "meta.k8s.io", kind }, "", &errors),
+            RejectionSubject::Options(kind) => status_for_options(kind, &errors),
             RejectionSubject::Scale => {
                 Status::invalid(GroupKind { group: "autoscaling", kind: "Scale" }, status_context.name, &errors)
             }
@@ -58,7 +60,7 @@ pub(crate) fn status_for_read_error(error: ReadError) -> Status {
         }
         ReadError::CacheBehind { .. } => Status::service_unavailable(error.to_string()).with_retry_after(1),
         ReadError::Undecodable { .. } => Status::storage_read_error(error.to_string()),
-        ReadError::Stopped(_) => Status::service_unavailable("apiserver is shutting down").with_retry_after(1),
+        ReadError::Stopped(_) => edge::error_response::error_status(edge::Error::ShuttingDown),
     }
 }
 
@@ -67,7 +69,7 @@ pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
     match error {
         WriteError::Refused(status) => status,
         WriteError::BarrierClosed(held) => Status::service_unavailable(held.reason)
-            .with_cause(peering::status::CAUSE_PEER_NOT_READY, "nothing was executed")
+            .with_cause(api::status::CAUSE_PEER_NOT_READY, "nothing was executed")
             .with_retry_after(1),
         WriteError::Read(error) => status_for_read_error(error),
         WriteError::Store(store::Error::TooLarge { reason }) => Status::request_entity_too_large(reason),
@@ -84,4 +86,38 @@ pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
             Status::service_unavailable(error.to_string()).with_retry_after(1)
         }
     }
+}
+
+/// Query options of this kind are invalid.
+pub(crate) fn status_for_options(kind: &str, errors: &[FieldError]) -> Status {
+    Status::invalid(GroupKind { group: "meta.k8s.io", kind }, "", errors)
+}
+
+/// Discovery lists a resource, as real servers of the release do, and this server does not implement it.
+pub(crate) fn status_for_unimplemented(target: &ResourceTarget<'_>) -> Status {
+    let resource = match &*target.subresource {
+        "" => target.resource.to_string(),
+        subresource => format!("{}/{subresource}", target.resource),
+    };
+    let resource = GroupResource { group: &*target.group, resource: &*resource };
+    Status {
+        message: format!(
+            "{} of {resource} is not built in this server, and no other server has it",
+            target.verb.as_str()
+        ),
+        reason: StatusReason::MethodNotAllowed,
+        code: 501,
+        ..Status::default()
+    }
+}
+
+/// Several PodDisruptionBudgets select the pod that should be evicted. kube-apiserver answers without a reason.
+pub(crate) fn status_for_ambiguous_budgets() -> Status {
+    let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    Status { message: message.to_owned(), code: 500, ..Status::default() }
+}
+
+/// A subresource was created that returns no object.
+pub(crate) fn success_status() -> Status {
+    Status { outcome: StatusOutcome::Success, ..Status::default() }
 }

@@ -1,8 +1,8 @@
 //! The API server that this process is: what is asked for *here* is answered here.
 //!
-//! [`ApiServer`] resolves a request to a resource of the catalogue and hands it to the handler of its verb, in [`rest`];
-//! `/api`, `/apis` and `/version` are finished pages. Handlers are generic over JSON: what is special about a kind stands in
-//! `kinds.rs` and nowhere else.
+//! [`ApiServer`] resolves a request to a served resource and hands it to the handler of its verb, in [`rest`]; `/api`, `/apis` and
+//! `/version` are finished pages. Handlers are generic over JSON: what is special about a kind is in the
+//! [`kinds::KindStrategy`] of the served resource.
 
 pub mod access_control;
 mod admission;
@@ -11,7 +11,6 @@ mod bound_objects;
 mod built_in_types;
 mod discovery_pages;
 mod error_status;
-mod kinds;
 mod object_codec;
 mod openapi_pages;
 mod openid_pages;
@@ -28,15 +27,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{GroupResource, GroupVersionResource, RouteMismatch, Status, Target};
+use api::{GroupVersionResource, RouteMismatch, Status, Target};
 use bytes::Bytes;
-use catalogue::openapi::OpenApi;
-use catalogue::{FeatureGates, Release, ServedResource, ServedResources};
-use edge::{AuthorizedRequest, Body, Error, LocalHandler, Request, Response};
+use edge::response::{json_response, page_not_found};
+use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
 use futures_util::future::BoxFuture;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use object::KindRules;
-use peering::documents::UnimplementedResource;
+use kinds::openapi::OpenApi;
+use kinds::{FeatureGates, ServedResource, ServedResources};
+use membership::documents::UnimplementedResource;
 use registry::{Registry, ResourceCache, ValueFormat};
 use store::Key;
 use tasks::Commitment;
@@ -47,6 +45,7 @@ pub use discovery_pages::oldest_aggregated_version;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::discovery_pages::DiscoveryPages;
+use crate::error_status::status_for_unimplemented;
 use crate::reviews::ReviewResource;
 
 /// What a request may weigh; etcd takes no more either.
@@ -68,13 +67,12 @@ pub struct ApiServer {
     stream_stop: CancellationToken,
 }
 
-/// A resource of the catalogue and where its objects lie.
+/// A served resource and the cache of its objects.
 #[derive(Debug)]
 struct ResourceBinding {
     /// The position among the surface's served resources.
     served_position: usize,
     resource_cache: Arc<ResourceCache>,
-    kind_rules: KindRules,
 }
 
 /// A resource that a request was resolved to.
@@ -82,7 +80,6 @@ struct ResourceBinding {
 struct ResolvedResource<'a> {
     served: &'a ServedResource,
     resource_cache: &'a Arc<ResourceCache>,
-    kind_rules: &'a KindRules,
     /// What a stream keeps to find the resource again after the request is over.
     served_position: usize,
 }
@@ -120,7 +117,7 @@ pub fn unimplemented_resources(served_resources: &ServedResources) -> Vec<Unimpl
     let served = served_resources.resources().iter().flat_map(|served| {
         let name = served.group_version_resource();
         let whole_resource = (!served.kind.is_implemented).then(|| unimplemented(name, ""));
-        let parts = served.kind.subresources.iter().filter(|part| !rest::is_subresource_implemented(part));
+        let parts = served.kind.subresources.iter().filter(|part| !part.is_implemented);
         whole_resource.into_iter().chain(parts.map(move |part| unimplemented(name, part.name)))
     });
     served.collect()
@@ -146,11 +143,7 @@ impl ApiServer {
             let key = format!("{prefix}/{}/", stored_resource.key_prefix);
             let Some(resource_cache) = registry.cache().resource_cache(key.as_bytes()) else { continue };
             positions.insert(served.group_version_resource(), bindings.len());
-            bindings.push(ResourceBinding {
-                served_position: position,
-                resource_cache: resource_cache.clone(),
-                kind_rules: kinds::kind_rules_for(served),
-            });
+            bindings.push(ResourceBinding { served_position: position, resource_cache: resource_cache.clone() });
         }
         let resource_cache_of = |name| Some(bindings[*positions.get(&name)?].resource_cache.clone());
         let bound_objects = CachedBoundObjects::new(registry.clone(), resource_cache_of);
@@ -189,7 +182,7 @@ impl ApiServer {
                     return Ok(json_response(self.version_page.clone()));
                 }
                 if page.path == "/" {
-                    return Ok(json_response(self.discovery_pages.index_page().into()));
+                    return Ok(json_response(self.discovery_pages.index_page()));
                 }
                 if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
@@ -212,19 +205,27 @@ impl ApiServer {
                     Err(misfit) => return Err(Status::for_route_mismatch(misfit)),
                 }
                 match (resolved, ReviewResource::for_resource(served)) {
-                    (Some(resource), _) => rest::serve(self, resource, target, &call.caller, request).await,
-                    (None, Some(review)) => self.serve_review(review, target, &call.caller, request).await,
-                    (None, None) => Err(not_implemented(target, target.verb.as_str())),
+                    (Some(resource), _) => rest::serve(self, resource, target, &call, request).await,
+                    (None, Some(review)) => self.serve_review(review, target, &call, request).await,
+                    (None, None) => Err(status_for_unimplemented(target)),
                 }
             }
         }
     }
 
+    /// The warning that responses about a deprecated resource carry.
+    fn deprecation_warning(&self, target: &Target<'_>) -> Option<&'static str> {
+        let Target::Resource(target) = target else { return None };
+        let served = self.served_resources.get(&target.group, &target.version, &target.resource)?;
+        let (since, warning) = served.kind.strategy.deprecation?;
+        (self.served_resources.release() >= since).then_some(warning)
+    }
+
     fn resolve(&self, name: GroupVersionResource<&str>) -> Option<ResolvedResource<'_>> {
         let position = *self.binding_positions.get(&name)?;
-        let ResourceBinding { served_position, resource_cache, kind_rules: rules } = &self.resource_bindings[position];
+        let ResourceBinding { served_position, resource_cache } = &self.resource_bindings[position];
         let served = &self.served_resources.resources()[*served_position];
-        Some(ResolvedResource { served, resource_cache, kind_rules: rules, served_position: *served_position })
+        Some(ResolvedResource { served, resource_cache, served_position: *served_position })
     }
 }
 
@@ -254,35 +255,13 @@ impl LocalHandler<AuthenticatedCaller> for ApiServer {
     ) -> BoxFuture<'a, Result<Response, Error>> {
         Box::pin(async move {
             let warnings = call.caller.warnings.clone();
-            let deprecation = deprecation_warning(call.target, self.served_resources.release());
+            let deprecation = self.deprecation_warning(call.target);
             if let Some(commitment) = request.extensions().get::<Arc<Commitment>>() {
                 commitment.commit().await;
             }
             let response = self.dispatch(call, request).await.map_err(Error::from)?;
             Ok(rest::with_warnings(rest::with_warnings(response, &warnings), deprecation.as_slice()))
         })
-    }
-}
-
-/// What clients are told of a resource that goes some day.
-fn deprecation_warning(target: &Target<'_>, release: Release) -> Option<&'static str> {
-    let Target::Resource(resource) = target else { return None };
-    let is_endpoints = resource.resource == "endpoints" && resource.group.is_empty() && release >= Release::R33;
-    is_endpoints.then_some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
-}
-
-/// A thing that discovery lists, because real servers of the release have it, and that this server cannot do.
-fn not_implemented(target: &api::target::ResourceTarget<'_>, verb: &str) -> Status {
-    let resource = match &*target.subresource {
-        "" => target.resource.to_string(),
-        subresource => format!("{}/{subresource}", target.resource),
-    };
-    let resource = GroupResource { group: &*target.group, resource: &*resource };
-    Status {
-        message: format!("{verb} of {resource} is not built in this server, and no other server has it"),
-        reason: api::status::StatusReason::MethodNotAllowed,
-        code: 501,
-        ..Status::default()
     }
 }
 
@@ -302,19 +281,4 @@ fn version_page(served_resources: &ServedResources, git_version: &str) -> Bytes 
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     });
     api::json::indent(&api::json::to_go_json(&page)).into()
-}
-
-fn page_not_found() -> Response {
-    let mut response = Response::new(Body::from(Bytes::from_static(b"404 page not found\n")));
-    *response.status_mut() = http::StatusCode::NOT_FOUND;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
-}
-
-fn json_response(bytes: Bytes) -> Response {
-    let mut response = Response::new(Body::from(bytes));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }

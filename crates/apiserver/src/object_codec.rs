@@ -1,9 +1,9 @@
 //! One object in the version and form that a client asked for.
 
+use api::Status;
 use api::json::JsonObject;
-use api::{GroupVersion, GroupVersionKind, Status};
 use bytes::{BufMut as _, Bytes, BytesMut};
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::StoredObject;
 use object::convert::convert;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) fn encode_served(stored: &StoredObject, resource: &ServedResource) ->
 pub(crate) fn decode_served(stored: &StoredObject, resource: &ServedResource) -> JsonObject {
     let mut object = decode_stored(stored);
     if !is_stored_in_version(stored, resource) {
-        convert_to_version(&mut object, resource.group_version_kind());
+        convert(&mut object, resource.group_version_kind(), resource.kind.strategy.conversion);
     }
     object
 }
@@ -32,8 +32,9 @@ pub(crate) fn decode_stored(stored: &StoredObject) -> JsonObject {
 }
 
 /// The bytes to store: in the storage version, without a resourceVersion.
-pub(crate) fn encode_for_storage(mut object: JsonObject, encoding: GroupVersionKind<&str>) -> Bytes {
-    convert_to_version(&mut object, encoding);
+pub(crate) fn encode_for_storage(mut object: JsonObject, resource: &ServedResource) -> Bytes {
+    let stored_resource = resource.stored_resource.as_ref().expect("a bound resource is persisted");
+    convert(&mut object, stored_resource.encoding, resource.kind.strategy.conversion);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
         metadata.remove("selfLink");
@@ -73,26 +74,12 @@ pub(crate) fn encode_error_event(status: &Status) -> Bytes {
     encode_watch_event("ERROR", status.to_json().trim_ascii_end())
 }
 
-fn is_stored_in_version(stored: &StoredObject, resource: &ServedResource) -> bool {
+/// Whether an object is stored in the served version, so that its stored bytes are those of every reader.
+pub(crate) fn is_stored_in_version(stored: &StoredObject, resource: &ServedResource) -> bool {
     let name = resource.group_version_kind();
     match stored.api_version.split_once('/') {
         Some((group, version)) => group == name.group && version == name.version,
         None => name.group.is_empty() && *stored.api_version == *name.version,
-    }
-}
-
-/// Brings an object into another version of its kind.
-fn convert_to_version(object: &mut JsonObject, kind: GroupVersionKind<&str>) {
-    let target_version = GroupVersion { group: kind.group, version: kind.version };
-    object.insert("kind".to_owned(), kind.kind.into());
-    let stored_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
-    match GroupVersion::parse(&stored_version) {
-        Ok(stored_version) if stored_version != target_version && !stored_version.version.is_empty() => {
-            convert(object, stored_version, target_version)
-        }
-        Ok(_) | Err(_) => {
-            object.insert("apiVersion".to_owned(), target_version.to_string().into());
-        }
     }
 }
 

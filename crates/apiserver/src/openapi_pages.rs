@@ -1,13 +1,15 @@
 //! `/openapi/v2` and `/openapi/v3`: what every object looks like, for clients that explain and validate.
 
 use api::Status;
+use api::media::Encoding;
 use bytes::Bytes;
-use catalogue::openapi::{OpenApi, OpenApiDocument, protobuf};
 use edge::{Body, Response};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
+use kinds::openapi::OpenApi;
+use schema::openapi::{OpenApiDocument, protobuf};
 
-const JSON_MEDIA_TYPE: &str = "application/json";
+const JSON_MEDIA_TYPE: &str = Encoding::Json.media_type();
 /// A document whose address names its content never changes.
 const IMMUTABLE_CACHE_CONTROL: &str = "public, immutable";
 
@@ -27,7 +29,7 @@ pub(crate) fn serve(
         path => documents.version(path.strip_prefix("/openapi/v3/")?)?,
     };
     if !accepts_json(headers) {
-        return Some(Err(Status::not_acceptable(&["application/json"])));
+        return Some(Err(Status::not_acceptable(&[JSON_MEDIA_TYPE])));
     }
     let is_content_addressed = api::query::first_value(query, "hash").is_some_and(|hash| *hash == *document.hash);
     Some(Ok(document_response(document, JSON_MEDIA_TYPE, is_content_addressed, headers)))
@@ -40,7 +42,7 @@ fn accepted_media_types(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 fn matches_json(media_type: &str) -> bool {
-    matches!(media_type, "" | "*/*" | "application/*" | "application/json")
+    matches!(media_type, "" | "*/*" | "application/*" | JSON_MEDIA_TYPE)
 }
 
 fn accepts_json(headers: &HeaderMap) -> bool {

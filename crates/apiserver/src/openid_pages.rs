@@ -1,6 +1,7 @@
 //! The two pages by which others verify the tokens of our service accounts.
 
 use access::tokens::openid::{CONFIGURATION_PATH, JWKS_MEDIA_TYPE, JWKS_PATH, MAX_AGE_SECONDS};
+use api::media::Encoding;
 use edge::{Body, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 
@@ -10,7 +11,7 @@ use crate::access_control::TokenSigning;
 pub(crate) fn serve(signing: &TokenSigning, path: &str) -> Option<Response> {
     let documents = signing.openid_documents.as_ref()?;
     let (body, media_type) = match path {
-        CONFIGURATION_PATH => (&documents.configuration, "application/json"),
+        CONFIGURATION_PATH => (&documents.configuration, Encoding::Json.media_type()),
         JWKS_PATH => (&documents.jwks, JWKS_MEDIA_TYPE),
         _ => return None,
     };

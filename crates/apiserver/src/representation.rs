@@ -5,9 +5,9 @@ use api::media::{
     MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate, negotiate_stream,
 };
 use api::metadata::ListMeta;
-use api::{GroupKind, Status, query};
+use api::{Status, query};
 use bytes::Bytes;
-use catalogue::ServedResource;
+use kinds::ServedResource;
 use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table};
 use object::{StoredObject, partial_object_metadata};
 use serde_json::Value;
@@ -59,36 +59,35 @@ impl ObjectRepresentation {
         resource: &ServedResource,
         column_definitions: ColumnDefinitions,
     ) -> Bytes {
-        if self == Self::Full {
-            return object_codec::encode_served(stored, resource);
-        }
-        let object = object_codec::decode_served(stored, resource);
+        let object = || object_codec::decode_served(stored, resource);
         let value = match self {
-            Self::Full => unreachable!("answered above"),
-            Self::PartialMetadata(version) => partial_object_metadata::object(&object, meta_api_version(version)),
+            Self::Full => return object_codec::encode_served(stored, resource),
+            Self::PartialMetadata(version) => partial_object_metadata::object(&object(), meta_api_version(version)),
             Self::Table(version, include) => {
                 let metadata = ListMeta { resource_version: stored.revision.to_string(), ..ListMeta::default() };
-                build_table([&object], &metadata, &table_options(resource, version, include, column_definitions))
+                build_table([&object()], &metadata, &table_options(resource, version, include, column_definitions))
             }
         };
         api::json::to_go_json(&value).into()
     }
 
-    /// A list in this shape; `None` if whole objects are wanted, which need not be made into values.
+    /// A list in this shape; `None` if whole objects are wanted. Then `objects` is not called: their bytes are served as they are.
     pub(crate) fn encode_list(
         self,
-        objects: &[JsonObject],
+        objects: impl FnOnce() -> Vec<JsonObject>,
         metadata: &ListMeta,
         resource: &ServedResource,
     ) -> Option<Bytes> {
         let value: Value = match self {
             Self::Full => return None,
             Self::PartialMetadata(version) => {
-                partial_object_metadata::list(objects, metadata, meta_api_version(version))
+                partial_object_metadata::list(&objects(), metadata, meta_api_version(version))
             }
-            Self::Table(version, include) => {
-                build_table(objects, metadata, &table_options(resource, version, include, ColumnDefinitions::Included))
-            }
+            Self::Table(version, include) => build_table(
+                &objects(),
+                metadata,
+                &table_options(resource, version, include, ColumnDefinitions::Included),
+            ),
         };
         let mut bytes = api::json::to_go_json(&value);
         bytes.push(b'\n');
@@ -110,7 +109,8 @@ fn table_options(
     column_definitions: ColumnDefinitions,
 ) -> TableOptions<'static> {
     TableOptions {
-        kind: GroupKind { group: resource.group.name, kind: resource.kind.name },
+        columns: resource.kind.strategy.columns,
+        row_condition: resource.kind.strategy.row_condition,
         api_version: meta_api_version(version),
         include_object,
         column_definitions,

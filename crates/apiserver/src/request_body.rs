@@ -4,15 +4,14 @@ use api::json::JsonObject;
 use api::media::Encoding;
 use api::{GroupVersionKind, Status, query};
 use bytes::Bytes;
-use catalogue::Release;
-use catalogue::protobuf::{self, ProtobufError};
-use edge::Request;
-use edge::audit::RequestRecord;
 use edge::body::{ReadBodyError, read_body};
+use edge::{Request, RequestRecord};
 use http::header::CONTENT_TYPE;
+use kinds::{Release, types_of};
 use object::Rejection;
 use object::decode::{self, Decoded};
 use object::delete::DeleteOptions;
+use schema::protobuf::{self, ProtobufError};
 
 use crate::BODY_BYTES_MAX;
 use crate::built_in_types::{self, CheckedObject, FieldValidation};
@@ -27,38 +26,33 @@ pub(crate) struct ExpectedBody<'a> {
 }
 
 /// Reads a body that must be an object of this kind and types.
-pub(crate) async fn read_object(request: Request, expected: &ExpectedBody<'_>) -> Result<CheckedObject, Status> {
+pub(crate) async fn read_object(
+    request: Request,
+    record: &RequestRecord,
+    expected: &ExpectedBody<'_>,
+) -> Result<CheckedObject, Status> {
     let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
     let encoding = request_encoding(&request)?;
-    let request_record = RequestRecord::from_request(&request);
     let body = read_bytes(request).await?;
     let decoded = decode_body(&body, encoding, expected);
     let decoded =
         decoded.map_err(|rejection| error_status::status_for_rejection(rejection, expected.status_context))?;
-    record_request_object(request_record.as_deref(), &decoded.value);
+    record.set_request_object(|| serde_json::to_vec(&decoded.value).expect("a decoded object is valid JSON"));
     built_in_types::check_or_bad_request(decoded, expected.release, expected.kind, validation)
-}
-
-/// Tells the audit log what was sent.
-pub(crate) fn record_request_object(request_record: Option<&RequestRecord>, object: &impl serde::Serialize) {
-    if let Some(trail) = request_record {
-        trail
-            .set_request_object(|| serde_json::to_vec(object).expect("what was read from JSON can be written as JSON"));
-    }
 }
 
 /// Reads the options of a delete: they come in the body or, if that is empty, in the query.
 pub(crate) async fn read_delete_options(
     request: Request,
+    record: &RequestRecord,
     release: Release,
     status_context: StatusContext<'_>,
 ) -> Result<DeleteOptions, Status> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let encoding = request_encoding(&request)?;
-    let request_record = RequestRecord::from_request(&request);
     let body = read_bytes(request).await?;
-    if let Some(request_record) = request_record.filter(|_| encoding == Encoding::Json && !body.is_empty()) {
-        request_record.set_request_object(|| body.to_vec());
+    if encoding == Encoding::Json && !body.is_empty() {
+        record.set_request_object(|| body.to_vec());
     }
     let pairs: Vec<_> = query::pairs(&query).collect();
     let pairs = pairs.iter().map(|(key, value)| (&**key, &**value));
@@ -106,7 +100,7 @@ fn decode_body(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_>) -> 
 }
 
 fn decode_protobuf(body: &[u8], expected: GroupVersionKind<&str>, release: Release) -> Result<JsonObject, Rejection> {
-    protobuf::decode(body, release, expected).map_err(|error| match &error {
+    protobuf::decode(body, types_of(release), expected).map_err(|error| match &error {
         ProtobufError::Empty | ProtobufError::NoPrefix | ProtobufError::Envelope(_) => {
             decode::unrecognized_object(body, expected, &error.to_string())
         }

@@ -1,13 +1,15 @@
 //! What a request says in its query: list, watch and write options, and the token of a next page.
 
 use api::selector::{FieldSelector, LabelSelector};
-use api::{FieldError, GroupKind, Status, query};
+use api::{FieldError, Status, query};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use object::managed_fields;
 use registry::read::ReadConsistency;
 use serde::{Deserialize, Serialize};
 use store::Revision;
+
+use crate::error_status::status_for_options;
 
 /// The options of a list or a watch.
 #[derive(Debug, Default)]
@@ -83,7 +85,7 @@ impl ListOptions {
             ReadVerb::Watch => options.validate_watch(text(RESOURCE_VERSION_MATCH).as_deref()),
         };
         if !errors.is_empty() {
-            return Err(Status::invalid(GroupKind { group: "meta.k8s.io", kind: "ListOptions" }, "", &errors));
+            return Err(status_for_options("ListOptions", &errors));
         }
         if options.continue_token.is_some()
             && options.requested_version != RequestedVersion::Unset
@@ -249,7 +251,7 @@ impl WriteOptions {
             _ => "UpdateOptions",
         };
         Self::parse(request.uri().query().unwrap_or_default(), agent)
-            .map_err(|errors| Status::invalid(GroupKind { group: "meta.k8s.io", kind }, "", &errors))
+            .map_err(|errors| status_for_options(kind, &errors))
     }
 
     fn parse(query: &str, user_agent: &str) -> Result<Self, Vec<FieldError>> {

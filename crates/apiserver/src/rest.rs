@@ -17,14 +17,15 @@ pub(crate) use write::{new_uid, with_warnings};
 
 use api::target::ResourceTarget as Asked;
 use api::{KindScope, Status, Verb};
-use edge::{Request, Response};
+use edge::{AuthorizedRequest, Request, RequestRecord, Response};
+use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use store::Key;
 
 use self::persist::ExecutionTracker;
 use crate::access_control::AuthenticatedCaller;
-use crate::error_status::StatusContext;
-use crate::{ApiServer, ResolvedResource, kinds, not_implemented};
+use crate::error_status::{StatusContext, status_for_unimplemented};
+use crate::{ApiServer, ResolvedResource};
 
 /// What a handler works on.
 #[derive(Clone, Copy)]
@@ -34,6 +35,8 @@ struct RequestContext<'a> {
     target: &'a Asked<'a>,
     /// Who asks.
     caller: &'a AuthenticatedCaller,
+    /// What the logs learn about the request.
+    record: &'a RequestRecord,
     /// Whether the request has written anything yet.
     execution: &'a ExecutionTracker,
 }
@@ -43,46 +46,33 @@ pub(crate) async fn serve(
     server: &ApiServer,
     resource: ResolvedResource<'_>,
     target: &Asked<'_>,
-    caller: &AuthenticatedCaller,
+    authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
     request: Request,
 ) -> Result<Response, Status> {
     let executed = ExecutionTracker::default();
-    let context = RequestContext { server, resource, target, caller, execution: &executed };
+    let AuthorizedRequest { caller, record, .. } = authorized;
+    let context = RequestContext { server, resource, target, caller, record, execution: &executed };
     context.check_is_served()?;
-    match target.verb {
-        Verb::Get if target.subresource != "scale" => get::get(context, &request).await,
-        Verb::List => list::list(context, &request).await,
-        Verb::Watch => watch::watch(context, &request).await,
-        // In a box, because these are large and every get would carry the room for them.
-        Verb::Get | Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
-            Box::pin(serve_boxed(context, request)).await.map_err(|status| executed.failure_status(status))
-        }
-        Verb::Proxy | Verb::Unknown => Err(context.method_not_allowed()),
-    }
-}
-
-/// Everything but plain reads.
-async fn serve_boxed(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
-    let target = context.target;
-    if target.subresource == "scale" {
-        return scale::serve_scale(context, request).await;
-    }
-    match target.verb {
-        Verb::Create if target.subresource == "token" => token::create_token(context, request).await,
-        Verb::Create if target.subresource == "binding" => binding::create_binding(context, request).await,
-        Verb::Create if target.subresource == "eviction" => eviction::create_eviction(context, request).await,
-        Verb::Create => write::create(context, request).await,
-        Verb::Update => write::update(context, request).await,
-        Verb::Patch => patch::patch(context, request).await,
-        Verb::Delete => delete::delete(context, request).await,
-        Verb::DeleteCollection => delete::delete_collection(context, request).await,
-        Verb::Get | Verb::List | Verb::Watch | Verb::Proxy | Verb::Unknown => Err(context.method_not_allowed()),
-    }
-}
-
-/// Whether there is a handler for a subresource.
-pub(crate) fn is_subresource_implemented(subresource: &catalogue::kind::BuiltInSubresource) -> bool {
-    subresource.is_implemented && kinds::is_writable_subresource(subresource.name)
+    // Large futures are boxed: every get would reserve room for them otherwise.
+    let handling: BoxFuture<'_, Result<Response, Status>> = match (target.verb, &*target.subresource) {
+        (Verb::Proxy | Verb::Unknown, _) => return Err(context.method_not_allowed()),
+        (Verb::List, _) => return list::list(context, &request).await,
+        (Verb::Watch, _) => return watch::watch(context, &request).await,
+        (Verb::Get, "scale") => Box::pin(scale::get(context, request)),
+        (Verb::Update, "scale") => Box::pin(scale::update(context, request)),
+        (Verb::Patch, "scale") => Box::pin(scale::patch(context, request)),
+        (_, "scale") => return Err(context.method_not_allowed()),
+        (Verb::Get, _) => return get::get(context, &request).await,
+        (Verb::Create, "token") => Box::pin(token::create_token(context, request)),
+        (Verb::Create, "binding") => Box::pin(binding::create_binding(context, request)),
+        (Verb::Create, "eviction") => Box::pin(eviction::create_eviction(context, request)),
+        (Verb::Create, _) => Box::pin(write::create(context, request)),
+        (Verb::Update, _) => Box::pin(write::update(context, request)),
+        (Verb::Patch, _) => Box::pin(patch::patch(context, request)),
+        (Verb::Delete, _) => Box::pin(delete::delete(context, request)),
+        (Verb::DeleteCollection, _) => Box::pin(delete::delete_collection(context, request)),
+    };
+    handling.await.map_err(|status| executed.failure_status(status))
 }
 
 impl<'a> RequestContext<'a> {
@@ -94,11 +84,11 @@ impl<'a> RequestContext<'a> {
             "" => (served.kind.is_implemented, served.kind.verbs),
             subresource => {
                 let offered = served.subresource(subresource).ok_or_else(Status::path_not_found)?;
-                (is_subresource_implemented(offered), offered.verbs)
+                (offered.is_implemented, offered.verbs)
             }
         };
         match (is_built, verbs.contains(verb)) {
-            (false, _) => Err(not_implemented(self.target, verb)),
+            (false, _) => Err(status_for_unimplemented(self.target)),
             (true, false) => Err(self.method_not_allowed()),
             (true, true) => Ok(()),
         }

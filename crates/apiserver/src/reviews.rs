@@ -4,10 +4,11 @@ use access::reviews;
 use api::json::JsonObject;
 use api::target::ResourceTarget;
 use api::{KindScope, Status};
-use catalogue::ServedResource;
-use edge::{Request, Response};
+use edge::{AuthorizedRequest, Request, Response};
 use http::StatusCode;
 use jiff::Timestamp;
+use kinds::ServedResource;
+use kinds::review::ReviewKind;
 use object::decode;
 
 use crate::access_control::AuthenticatedCaller;
@@ -15,17 +16,6 @@ use crate::error_status::{self, StatusContext};
 use crate::request_body::{self, ExpectedBody};
 use crate::rest::with_warnings;
 use crate::{ApiServer, json_response};
-
-/// The six of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReviewKind {
-    Token,
-    SubjectAccess,
-    LocalSubjectAccess,
-    SelfSubjectAccess,
-    SelfSubjectRules,
-    SelfSubject,
-}
 
 /// A review that this server answers.
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +27,7 @@ pub(crate) struct ReviewResource<'a> {
 impl<'a> ReviewResource<'a> {
     /// The review that a resource is; `None` if it is something else.
     pub(crate) fn for_resource(served: &'a ServedResource) -> Option<Self> {
-        let kind = match (served.group.name, served.kind.plural) {
-            ("authentication.k8s.io", "tokenreviews") => ReviewKind::Token,
-            ("authentication.k8s.io", "selfsubjectreviews") => ReviewKind::SelfSubject,
-            ("authorization.k8s.io", "subjectaccessreviews") => ReviewKind::SubjectAccess,
-            ("authorization.k8s.io", "localsubjectaccessreviews") => ReviewKind::LocalSubjectAccess,
-            ("authorization.k8s.io", "selfsubjectaccessreviews") => ReviewKind::SelfSubjectAccess,
-            ("authorization.k8s.io", "selfsubjectrulesreviews") => ReviewKind::SelfSubjectRules,
-            _ => return None,
-        };
+        let kind = served.kind.strategy.review?;
         Some(Self { kind, resource: served })
     }
 }
@@ -56,21 +38,21 @@ impl ApiServer {
         &self,
         review: ReviewResource<'_>,
         target: &ResourceTarget<'_>,
-        caller: &AuthenticatedCaller,
+        authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
         request: Request,
     ) -> Result<Response, Status> {
         let kind = review.resource.group_version_kind();
         let status_context = StatusContext { resource: target.group_resource(), kind: kind.kind, name: "" };
         let expected = ExpectedBody { kind, release: self.served_resources.release(), status_context };
-        let mut body = request_body::read_object(request, &expected).await?;
+        let mut body = request_body::read_object(request, authorized.record, &expected).await?;
         let namespace = match review.resource.kind.scope {
             KindScope::Namespaced => &*target.namespace,
             KindScope::Cluster => "",
         };
         let reject = |rejection| error_status::status_for_rejection(rejection, status_context);
         decode::ensure_namespace_matches(&mut body.object, namespace).map_err(reject)?;
-        let evaluated = self.evaluate_review(review.kind, &body.object, namespace, caller).await?;
-        let mut response = json_response(with_version(evaluated, &target.version).into());
+        let evaluated = self.evaluate_review(review.kind, &body.object, namespace, &authorized.caller).await?;
+        let mut response = json_response(with_version(evaluated, &target.version));
         *response.status_mut() = StatusCode::CREATED;
         Ok(with_warnings(response, &body.warnings))
     }

@@ -12,7 +12,7 @@ mod storage_versions;
 use std::sync::Arc;
 
 use api::PortError;
-use peering::ports::{PortFuture, StorageProgress};
+use membership::ports::{FeedProgress, PortFuture};
 use registry::{Registry, ResourceCache, ValueFormat, WatchCache};
 use store::{Key, Store};
 
@@ -107,7 +107,7 @@ fn resource_cache(cache: &WatchCache, key: &Key) -> Arc<ResourceCache> {
 #[derive(Clone, Debug)]
 pub struct CacheProgress(Registry);
 
-impl StorageProgress for CacheProgress {
+impl FeedProgress for CacheProgress {
     fn catch_up(&self) -> PortFuture<'_, ()> {
         Box::pin(async move {
             match self.0.catch_up_with_store().await {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::GroupVersion;
 use api::objects::{StorageVersion, from_json};
-use catalogue::{ServedResource, ServedResources, StoredResource};
+use kinds::{ServedResource, ServedResources, StoredResource};
 use registry::{BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteBarrier};
 use storageversion::{InvalidRegistration, Registration, Registrations, WriteIntent, WriteOperation};
 use store::{Compare, Key, Revision, StoreEntry};

@@ -1,4 +1,4 @@
-//! What one decision costs with 5,000 bindings.
+//! Cost of one authorization decision with 5,000 bindings.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::timing::median_time;
 const BINDINGS: usize = 5_000;
 const NAMESPACES: usize = 50;
 const ROLES: usize = 100;
-/// What a decision may cost.
+/// Goal for one decision.
 const DECISION_MAX: Duration = Duration::from_micros(5);
 
 pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
@@ -25,11 +25,11 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
         ..User::named(name)
     };
     let rows = [
-        ("a user with a binding of its own", user("user-7", 0), "resource-7", true),
+        ("a user with a direct binding", user("user-7", 0), "resource-7", true),
         ("a user in one group with a binding", user("stranger", 1), "resource-0", true),
-        ("a user in 100 groups, the last of which may", user("stranger", 100), "resource-99", true),
-        ("a user in 100 groups who may not", user("stranger", 100), "nothing", false),
-        ("a stranger", user("stranger", 0), "resource-7", false),
+        ("a user in 100 groups, the last one allowed", user("stranger", 100), "resource-99", true),
+        ("a user in 100 groups, not allowed", user("stranger", 100), "nothing", false),
+        ("a user without bindings", user("stranger", 0), "resource-7", false),
     ];
     for (name, user, resource, expected) in &rows {
         let resource = ResourceAttributes {
@@ -41,13 +41,13 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
         };
         let asked = Attributes::for_resource(user, "get", resource);
         let decide = || authorizer.decide(black_box(&index), black_box(&asked)).is_allowed();
-        anyhow::ensure!(decide() == *expected, "{name}: the answer is wrong");
+        anyhow::ensure!(decide() == *expected, "{name}: wrong decision");
         table.push(BenchRow::time(*name, median_time(effort, decide)).with_goal(Measurement::Time(DECISION_MAX)));
     }
     Ok(())
 }
 
-/// Roles, each for one resource; bindings of each of them to a user, and to a group, in every namespace.
+/// One role per resource, bound to a user and a group in every namespace.
 fn build_rbac_index() -> anyhow::Result<RbacIndex> {
     let mut policy = RbacPolicy::default();
     for role in 0..ROLES {

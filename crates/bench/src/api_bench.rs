@@ -1,4 +1,4 @@
-//! What every request pays before anything else: its line and its Accept header.
+//! Costs of every request before anything else: parsing its request line and its Accept header.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::Effort;
 use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::median_time;
 
-/// Lines that clients send all day.
+/// Request lines that clients send all day.
 const REQUEST_LINES: &[(&str, &str)] = &[
     ("get of a pod", "/api/v1/namespaces/kube-system/pods/coredns-76f75df574-abcde"),
     ("page of a list", "/apis/apps/v1/namespaces/default/replicasets?limit=500&resourceVersion=0"),
@@ -27,10 +27,10 @@ const REQUEST_LINES: &[(&str, &str)] = &[
     ("scale of a custom resource", "/apis/example.com/v1alpha1/namespaces/team-a/widgets/blue%20one/scale"),
 ];
 
-/// What client-go asks of discovery.
+/// Accept header of client-go's discovery client.
 const CLIENT_GO_DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
-/// What `kubectl get` asks for.
+/// Accept header of `kubectl get`.
 const KUBECTL_TABLE_ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,\
      application/json";
 
@@ -56,7 +56,7 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The least that anybody pays who looks at every clause and parameter once.
+/// Compares negotiation with looking at every clause and parameter of the header once.
 fn negotiation_row(name: &str, effort: Effort, header: &str, time: Duration) -> BenchRow {
     let split = median_time(effort, || {
         let clauses = black_box(header).split(',');

@@ -1,4 +1,4 @@
-//! The controllers inside a server: what they weigh, and how soon full namespaces are gone.
+//! Controllers inside a server: memory, and time to delete full namespaces.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,17 @@ use crate::serve_bench::load::{AdminTls, LoadGenerator};
 use crate::serve_bench::{has_server, new_object};
 use crate::table::{BenchRow, BenchTable, Measurement};
 
-/// What the issue asks for: 10,000 objects in 200 namespaces.
+/// Goal for deleting 10,000 objects in 200 namespaces.
 const DELETION_TIME_MAX: Duration = Duration::from_secs(30);
 const NAMESPACES_PATH: &str = "/api/v1/namespaces";
 /// Clients that fill a namespace.
 const WRITERS: usize = 10;
-/// How often it is looked whether all are gone: often enough for a figure of seconds.
+/// Poll interval until all namespaces are gone; fine enough for a result in seconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     if !has_server() {
-        table.note("controllers: left out, because UNSKEW_BIN names no server; `cargo xtask bench` sets it");
+        table.note("controllers: skipped, because UNSKEW_BIN is not set; `cargo xtask bench` sets it");
         return Ok(());
     }
     let (namespaces, each) = match effort {
@@ -63,7 +63,7 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
     })
 }
 
-/// Waits until the controllers have begun: a namespace comes and goes.
+/// Waits until the controllers run, by creating and deleting a namespace.
 async fn wait_for_controllers(admin: &Client) {
     admin.create(NAMESPACES_PATH, &json!({"metadata": {"name": "full-of-nothing"}})).await;
     admin.delete(&format!("{NAMESPACES_PATH}/full-of-nothing")).await;

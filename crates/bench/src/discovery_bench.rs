@@ -10,17 +10,17 @@ use crate::Effort;
 use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::{median_time, median_time_with_input};
 
-/// What one server of the benchmark serves beside its custom resources.
+/// Built-in resources per server.
 const BUILT_INS: usize = 80;
 /// Custom resources per server.
 const CUSTOM_RESOURCES: usize = 3_000;
 
-/// How the custom resources of the servers differ.
+/// How the custom resources of the servers overlap.
 #[derive(Clone, Copy)]
 enum CustomResourceOverlap {
-    /// No server has one of another.
+    /// Every server has its own resources.
     Distinct,
-    /// All have the same, each with verbs of its own, so that every single one must be united.
+    /// All servers have the same resources with different verbs, so that every one must be merged.
     Shared,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
             .compared_with(value_parse.0, value_parse.1),
     );
 
-    // Merged anew before each sample, because a document keeps its ETag once it was asked for.
+    // Merge before each sample, because a document caches its ETag after the first use.
     let encode_time = median_time_with_input(
         effort,
         || merge(&five).groups,
@@ -94,7 +94,7 @@ fn merge_inputs(documents: &[Arc<GroupDiscoveryList>], servers: usize) -> Vec<Me
         .collect()
 }
 
-/// An aggregated document: the built-ins that every server has, and custom resources.
+/// An aggregated discovery document with the common built-in resources and custom resources.
 fn discovery_document(server: usize, custom: usize, kind: CustomResourceOverlap) -> String {
     let (prefix, verb) = match kind {
         CustomResourceOverlap::Distinct => (format!("server{server}"), String::new()),

@@ -1,4 +1,4 @@
-//! A gateway before one server, beside an nginx before the same server: TLS on both sides of both.
+//! A gateway compared with nginx, both in front of the same server with TLS on both sides.
 
 mod nginx;
 
@@ -18,13 +18,13 @@ use crate::serve_bench::has_server;
 use crate::serve_bench::load::{self, AdminTls, LoadGenerator};
 use crate::table::{BenchRow, BenchTable, Measurement};
 
-/// What the issue measures at.
+/// Concurrent connections of the rate measurements.
 const CONNECTIONS: usize = 32;
-/// What the gateway is to reach of nginx's rate.
+/// Goal for the gateway's rate relative to nginx.
 const RATE_RATIO_MIN: f64 = 0.8;
-/// How much of what nginx adds to a request the gateway may add.
+/// Goal for the latency that the gateway adds, relative to nginx.
 const ADDED_LATENCY_RATIO_MAX: f64 = 2.0;
-/// What the gateway may weigh with idle watches.
+/// Goal for the gateway's memory with idle watches.
 const RESIDENT_BYTES_MAX: u64 = 30 << 20;
 const WATCHES: usize = 1_000;
 const WATCH_CONNECTIONS: usize = 10;
@@ -32,7 +32,7 @@ const OBJECT_PATH: &str = "/api/v1/namespaces/default";
 
 pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     if !has_server() {
-        table.note("gateway: left out, because UNSKEW_BIN names no server; `cargo xtask bench` sets it");
+        table.note("gateway: skipped, because UNSKEW_BIN is not set; `cargo xtask bench` sets it");
         return Ok(());
     }
     let lasting = Duration::from_millis(if effort == Effort::Quick { 50 } else { 3_000 });
@@ -67,7 +67,7 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
             let [theirs, ours] = load::compare_median_latencies([&direct, &through], OBJECT_PATH).await?;
             let row = BenchRow::time(added_name, ours.saturating_sub(theirs));
             table.push(row.compared_with(direct_name, Measurement::Time(theirs)));
-            table.note("gateway: nginx is left out, because UNSKEW_NGINX names none; `cargo xtask bench` sets it");
+            table.note("gateway: nginx skipped, because UNSKEW_NGINX is not set; `cargo xtask bench` sets it");
         }
         let watches = if effort == Effort::Quick { 10 } else { WATCHES };
         let _held = open_watches(&gateway.admin(), watches).await?;
@@ -80,7 +80,7 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
     })
 }
 
-/// Opens watches on a few HTTP/2 connections, and returns what holds them open.
+/// Opens watches over a few HTTP/2 connections; they stay open while the responses live.
 async fn open_watches(client: &Client, watches: usize) -> anyhow::Result<Vec<http::Response<hyper::body::Incoming>>> {
     let mut senders = Vec::new();
     for _ in 0..WATCH_CONNECTIONS {

@@ -1,15 +1,15 @@
-//! `cargo xtask bench`: one table of medians, each also as a ratio to a named peer measured in the same run.
+//! `cargo xtask bench`: one table of medians, each also as a ratio to a baseline of the same run.
 //!
-//! Machines are noisy, so the ratio is the figure to compare between runs, and nothing here fails for being slow: a missed
-//! bar is printed as missed. `--quick` runs every benchmark once, at the smallest size, to show that it runs at all.
+//! Machines are noisy, so compare ratios between runs. A missed goal is printed and never fails the run. `--quick` runs
+//! every benchmark once at the smallest size, to show that it works.
 #![expect(clippy::print_stdout, reason = "the table is this program's product")]
 
 mod access_bench;
 mod api_bench;
-mod catalogue_bench;
 mod controllers_bench;
 mod discovery_bench;
 mod gateway_bench;
+mod kinds_bench;
 mod peers_bench;
 mod serve_bench;
 mod store_bench;
@@ -18,16 +18,16 @@ mod timing;
 
 use table::{BenchTable, VerdictDisplay};
 
-/// How long to measure.
+/// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
     /// Everything once: a smoke test.
     Quick,
-    /// Enough samples for a median that means something.
+    /// Enough samples for a meaningful median.
     Full,
 }
 
-/// What to run: words of the command line that names of groups must contain; none: all.
+/// Effort and filters; a filter selects groups whose name contains it, none selects all.
 struct BenchSelection {
     effort: Effort,
     filters: Vec<String>,
@@ -59,10 +59,10 @@ impl BenchSelection {
 
 type BenchGroup = fn(Effort, &mut BenchTable) -> anyhow::Result<()>;
 
-/// Every group of benchmarks, in the order of the table.
+/// Benchmark groups in the order of the table.
 const GROUPS: &[(&str, BenchGroup)] = &[
     ("api", api_bench::run),
-    ("catalogue", catalogue_bench::run),
+    ("kinds", kinds_bench::run),
     ("access", access_bench::run),
     ("discovery", discovery_bench::run),
     ("store", store_bench::run),
@@ -80,7 +80,7 @@ fn main() -> anyhow::Result<()> {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         Some(store_bench::CHILD_FLAG) => return store_bench::run_child(&words.collect::<Vec<_>>()),
-        Some(catalogue_bench::CHILD_FLAG) => return catalogue_bench::run_child(),
+        Some(kinds_bench::CHILD_FLAG) => return kinds_bench::run_child(),
         _ => {}
     }
     let selection = BenchSelection::from_args(std::env::args().skip(1))?;
@@ -92,7 +92,7 @@ fn main() -> anyhow::Result<()> {
     }
     print!("{table}");
     if is_quick {
-        println!("\nquick: every benchmark ran once at its smallest; the figures mean nothing");
+        println!("\nquick: every benchmark ran once at the smallest size; the figures are not meaningful");
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The mixed-version proxy: placing a request, recomputing what follows from a change, and a whole hop beside a direct answer.
+//! The peer proxy: routing a request, recomputing after a membership change, and forwarding compared with direct
+//! requests.
 
 mod forwarding;
 mod routing;

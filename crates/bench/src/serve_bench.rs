@@ -1,4 +1,4 @@
-//! A whole server under load, beside a bare hyper+rustls server that sends the same bytes in the same run.
+//! A whole server under load, compared with a bare hyper+rustls server that sends the same bytes.
 
 pub(crate) mod baseline_server;
 mod fan_out;
@@ -17,27 +17,27 @@ use self::load::{AdminTls, LoadGenerator};
 use crate::Effort;
 use crate::table::{BenchRow, BenchTable, Measurement};
 
-/// What the issue measures at.
+/// Concurrent connections of the rate measurements.
 const CONNECTIONS: usize = 32;
-/// What consistent gets are to reach, over TLS, of what a bare server does with the same bytes.
+/// Goal for consistent GETs over TLS relative to a bare server that sends the same bytes.
 const GET_RATE_RATIO_MIN: f64 = 0.5;
 const CREATE_PATH: &str = "/api/v1/namespaces/default/configmaps";
 const LIST_PATH: &str = "/api/v1/namespaces/kube-public/configmaps";
 const OBJECT_PATH: &str = "/api/v1/namespaces/kube-public/configmaps/m0";
 
-/// How much work each benchmark does.
+/// Sizes of the benchmarks.
 #[derive(Clone, Copy, Debug)]
 struct ServeBenchSizes {
-    /// How long one load lasts.
+    /// Duration of one load.
     load_duration: Duration,
-    /// Objects of a list.
+    /// Objects in a list.
     listed: usize,
-    /// Watches of one resource, and changes that each of them sees.
+    /// Watches of one resource, and events per watch.
     watchers: usize,
     events: usize,
-    /// How often a server is started.
+    /// Number of server starts.
     starts: usize,
-    /// Objects whose memory is weighed.
+    /// Objects whose memory is measured.
     memory_objects: usize,
 }
 
@@ -66,7 +66,7 @@ impl ServeBenchSizes {
 
 pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     if !has_server() {
-        table.note("serve: left out, because UNSKEW_BIN names no server; `cargo xtask bench` sets it");
+        table.note("serve: skipped, because UNSKEW_BIN is not set; `cargo xtask bench` sets it");
         return Ok(());
     }
     let sizes = ServeBenchSizes::for_effort(effort);
@@ -80,7 +80,7 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
 }
 
 pub(crate) fn has_server() -> bool {
-    #[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` says where the server's binary is")]
+    #[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` passes the path of the binary")]
     let binary = std::env::var("UNSKEW_BIN").unwrap_or_default();
     !binary.is_empty() && PathBuf::from(binary).exists()
 }

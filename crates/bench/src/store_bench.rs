@@ -1,8 +1,7 @@
-//! The store: SQLite beside etcd, on the same disk, with the same work.
+//! The store: SQLite compared with etcd on the same disk with the same work.
 //!
-//! etcd is the binary that `UNSKEW_ETCD_NEW` names, as `cargo xtask bench` sets it; without one, the table says so. Work that
-//! needs a process of its own, because it is about processes or about memory, runs in a child: this program once more, with
-//! [`CHILD_FLAG`].
+//! `UNSKEW_ETCD_NEW` names the etcd binary, as `cargo xtask bench` sets it; without it, the table says so. Work about
+//! several processes or about memory runs in a child process: this program with [`CHILD_FLAG`].
 
 mod cross_process_watch;
 mod disk;
@@ -34,17 +33,17 @@ use crate::Effort;
 use crate::table::BenchTable;
 use crate::timing::median_rate;
 
-/// The first word on the command line of a child.
+/// First command line argument of a child process.
 pub(crate) const CHILD_FLAG: &str = "--child";
 
-/// How much work each benchmark does.
+/// Sizes of the benchmarks.
 #[derive(Clone, Copy, Debug)]
 struct StoreBenchSizes {
     /// Keys that are read and ranged over.
     keys: usize,
     /// Entries of a page.
     page: usize,
-    /// How long one sample of a rate lasts, and how many there are.
+    /// Duration and number of the samples of a rate.
     sample: Duration,
     samples: usize,
     /// Watches of one prefix, and writes that each of them sees.
@@ -83,7 +82,7 @@ impl StoreBenchSizes {
     }
 }
 
-/// All that is measured of one backend.
+/// All measurements of one backend.
 struct BackendMeasurements {
     rates: StoreRates,
     deliveries: WatchLatencies,
@@ -94,10 +93,10 @@ struct BackendMeasurements {
 pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     let sizes = StoreBenchSizes::for_effort(effort);
     let runtime = Runtime::new()?;
-    // Beside the program, because the usual folder for temporary files may be no disk at all.
+    // The usual temporary folder may be in memory, so use a folder beside the program.
     let program = std::env::current_exe()?;
-    let folder = tempfile::tempdir_in(program.parent().context("the program is in no folder")?)?;
-    // Before and after, because others may use the disk as well.
+    let folder = tempfile::tempdir_in(program.parent().context("the program has no parent folder")?)?;
+    // Measured before and after, because other programs may use the disk.
     let mut disk = disk::measure_synced_writes(folder.path(), sizes)?;
     let file = |name: &str| BenchStoreLocation::Sqlite(folder.path().join(format!("{name}.db")));
     let sqlite = runtime.block_on(measure(|name| Ok((file(name), None)), effort))?;
@@ -108,12 +107,12 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
     disk.extend(disk::measure_synced_writes(folder.path(), sizes)?);
     rows::push_rows(table, sizes, median_rate(disk), &sqlite, etcd.as_ref());
     if etcd.is_none() {
-        table.note("etcd is left out: UNSKEW_ETCD_NEW names no binary; `cargo xtask bench` provides one");
+        table.note("etcd skipped: UNSKEW_ETCD_NEW is not set; `cargo xtask bench` sets it");
     }
     Ok(())
 }
 
-/// What a child does: see [`cross_process_watch`] and [`history`].
+/// Runs the part of [`cross_process_watch`] or [`history`] that belongs in a child process.
 pub(crate) fn run_child(words: &[String]) -> anyhow::Result<()> {
     let runtime = Runtime::new()?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -126,11 +125,11 @@ pub(crate) fn run_child(words: &[String]) -> anyhow::Result<()> {
             process.parse()?,
             revisions.parse()?,
         )),
-        _ => anyhow::bail!("a child does not know what to do with {words:?}"),
+        _ => anyhow::bail!("unknown child command {words:?}"),
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "where etcd is, is not a matter of the benchmarks")]
+#[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` passes the path of etcd")]
 fn etcd_binary() -> Option<PathBuf> {
     std::env::var("UNSKEW_ETCD_NEW").ok().filter(|path| !path.is_empty()).map(PathBuf::from)
 }
@@ -140,7 +139,7 @@ fn start_etcd(binary: &Path, folder: &TempDir, name: &str) -> anyhow::Result<(Be
     Ok((BenchStoreLocation::Etcd(etcd.url()), Some(etcd)))
 }
 
-/// History gets a backend of its own, so that nothing of the other work is in it.
+/// Measures one backend. History uses a fresh backend without the data of the other work.
 async fn measure(
     make: impl Fn(&str) -> anyhow::Result<(BenchStoreLocation, Option<BenchEtcd>)>,
     effort: Effort,

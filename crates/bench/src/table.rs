@@ -3,17 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Rows in the order in which they were measured, under the names of their groups.
+/// Rows in the order of measurement, below the names of their groups.
 pub(crate) struct BenchTable {
     lines: Vec<TableLine>,
     verdicts: VerdictDisplay,
 }
 
-/// Whether the table says which figures reach their bars.
+/// Whether the table shows which goals are met.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VerdictDisplay {
     Shown,
-    /// For figures that mean nothing.
+    /// For figures that are not meaningful.
     Hidden,
 }
 
@@ -23,7 +23,7 @@ enum TableLine {
     Note(String),
 }
 
-/// One figure, what it is to be, and what it is compared with.
+/// One measurement with its goal and its baseline.
 pub(crate) struct BenchRow {
     name: String,
     measured: Measurement,
@@ -31,22 +31,22 @@ pub(crate) struct BenchRow {
     baseline: Option<(String, Measurement)>,
 }
 
-/// What was measured.
+/// A measured value.
 #[derive(Clone, Copy)]
 pub(crate) enum Measurement {
-    /// How long one takes; less is better.
+    /// Duration of one operation; less is better.
     Time(Duration),
-    /// How many a second; more is better.
+    /// Operations per second; more is better.
     Rate(f64),
-    /// So many bytes; less is better.
+    /// Bytes; less is better.
     Bytes(u64),
 }
 
 enum Goal {
     Value(Measurement),
-    /// The ratio to the peer must be at least this for rates, at most this for times and bytes.
+    /// Ratio to the baseline: at least this for rates, at most this for times and bytes.
     Ratio(f64),
-    /// Either will do.
+    /// Either is enough.
     ValueOrRatio(Measurement, f64),
 }
 
@@ -63,7 +63,7 @@ impl BenchTable {
         self.lines.push(TableLine::Row(row));
     }
 
-    /// Something to know about the rows around it, such as what was left out.
+    /// Adds a note about nearby rows, such as what was skipped.
     pub(crate) fn note(&mut self, text: impl Into<String>) {
         self.lines.push(TableLine::Note(text.into()));
     }
@@ -78,25 +78,25 @@ impl BenchRow {
         Self { name: name.into(), measured: figure, goal: None, baseline: None }
     }
 
-    /// The figure that this one is to reach: at most for times and bytes, at least for rates.
+    /// Sets the goal: at most for times and bytes, at least for rates.
     pub(crate) fn with_goal(mut self, bar: Measurement) -> Self {
         self.goal = Some(Goal::Value(bar));
         self
     }
 
-    /// What else was measured in the same run, to compare with.
+    /// Sets the baseline, measured in the same run.
     pub(crate) fn compared_with(mut self, peer: impl Into<String>, figure: Measurement) -> Self {
         self.baseline = Some((peer.into(), figure));
         self
     }
 
-    /// The ratio to the peer that this one is to reach.
+    /// Sets the goal as a ratio to the baseline.
     pub(crate) fn with_ratio_goal(mut self, ratio: f64) -> Self {
         self.goal = Some(Goal::Ratio(ratio));
         self
     }
 
-    /// The figure or the ratio that this one is to reach.
+    /// Sets a goal that either the value or the ratio must meet.
     pub(crate) fn with_goal_or_ratio(mut self, bar: Measurement, ratio: f64) -> Self {
         self.goal = Some(Goal::ValueOrRatio(bar, ratio));
         self
@@ -171,7 +171,7 @@ impl fmt::Display for BenchTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = ["benchmark", "median", "bar", "ratio", "to (same run)"].map(str::to_owned);
         let rows: Vec<[String; 5]> = self.lines.iter().map(|line| cells(line, self.verdicts)).collect();
-        // A note may be longer than any name and stands alone on its line.
+        // A note may be longer than any name and is not aligned.
         let is_aligned = |row: &&[String; 5]| row[1..].iter().any(|cell| !cell.is_empty());
         let width = |column: usize| {
             std::iter::once(&head)

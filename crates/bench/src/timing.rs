@@ -1,7 +1,6 @@
 //! Medians of repeated runs.
 //!
-//! Pure work is timed by the processor time of its thread: on a machine that does other things as well, the clock on the wall
-//! tells more about those.
+//! Pure work is timed by thread CPU time, because wall time includes other load of the machine.
 
 use std::time::Duration;
 
@@ -9,14 +8,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::Effort;
 
-/// One sample lasts about this long, so that the clock's own cost vanishes.
+/// Duration of one sample, long enough to make the cost of the clock negligible.
 const SAMPLE_TIME: Duration = Duration::from_millis(20);
-/// An odd number, so that the median is a sample.
+/// Odd, so that the median is a sample.
 const SAMPLES: usize = 21;
-/// A bound for operations so cheap that the sample time would need more.
+/// Limit for operations that are very cheap.
 const ITERATIONS_MAX: u64 = 10_000_000;
 
-/// The median time of one call.
+/// Median time of one call.
 pub(crate) fn median_time<T>(effort: Effort, mut work: impl FnMut() -> T) -> Duration {
     let once = time_iterations(1, &mut work);
     if effort == Effort::Quick {
@@ -28,7 +27,7 @@ pub(crate) fn median_time<T>(effort: Effort, mut work: impl FnMut() -> T) -> Dur
     Duration::from_secs_f64(nanos / 1e9)
 }
 
-/// The median time of one call on something that must be made for each call and is not part of the time.
+/// Median time of one call; creating its input with `make` is not timed.
 pub(crate) fn median_time_with_input<I, T>(effort: Effort, make: impl Fn() -> I, work: impl Fn(&I) -> T) -> Duration {
     let samples = if effort == Effort::Quick { 1 } else { SAMPLES };
     let mut samples: Vec<Duration> = (0..samples)
@@ -40,25 +39,25 @@ pub(crate) fn median_time_with_input<I, T>(effort: Effort, make: impl Fn() -> I,
     median(&mut samples)
 }
 
-/// The middle one. An empty list has no median and is a mistake of the caller.
+/// The median. Panics on an empty list.
 pub(crate) fn median(samples: &mut [Duration]) -> Duration {
     percentile(samples, 50.0)
 }
 
-/// The sample below which `percent` of all lie.
+/// The value at a percentile; sorts the samples.
 pub(crate) fn percentile(samples: &mut [Duration], percent: f64) -> Duration {
     samples.sort_unstable();
     percentile_of_sorted(samples, percent)
 }
 
-/// The same of samples that are sorted.
+/// Like [`percentile`], for sorted samples.
 pub(crate) fn percentile_of_sorted(samples: &[Duration], percent: f64) -> Duration {
     assert!(!samples.is_empty(), "a percentile needs samples");
     let rank = (percent / 100.0 * (samples.len() - 1) as f64).round() as usize;
     samples[rank.min(samples.len() - 1)]
 }
 
-/// The middle one of rates.
+/// Median of rates.
 pub(crate) fn median_rate(mut rates: Vec<f64>) -> f64 {
     assert!(!rates.is_empty(), "a median needs samples");
     rates.sort_unstable_by(f64::total_cmp);
@@ -77,7 +76,7 @@ fn thread_time() -> Duration {
     clock_time(ClockId::ThreadCPUTime)
 }
 
-/// The same moment in every process of the machine.
+/// System-wide monotonic clock, comparable between processes.
 pub(crate) fn monotonic_time() -> Duration {
     clock_time(ClockId::Monotonic)
 }

@@ -1,4 +1,4 @@
-//! A real browser without a window, driven over pipes by the DevTools protocol.
+//! A real headless Chromium, driven over pipes by the DevTools protocol.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use crate::tools;
 
-/// A first start reads 200 MB, perhaps beside a build.
+/// The first start reads 200 MB, perhaps during a build.
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(120);
-/// What a page may log in one test.
+/// Limit for errors kept per test.
 const LOGGED_ERRORS_MAX: usize = 100;
 
-/// A browser takes a core for itself while it starts: one at a time.
+/// Held while a browser runs: a starting browser uses a whole core.
 static BROWSER_LOCK: Mutex<()> = Mutex::new(());
 
-/// A browser with one page. It ends when it is dropped.
+/// A browser with one page. Killed on drop.
 #[derive(Debug)]
 pub struct Browser {
     process: Child,
@@ -29,7 +29,7 @@ pub struct Browser {
     messages: mpsc::Receiver<Value>,
     session: String,
     next_id: u64,
-    /// Events that came while an answer was waited for.
+    /// Events that arrived while waiting for a response.
     events: VecDeque<Value>,
     logged_errors: Vec<String>,
     _profile: tempfile::TempDir,
@@ -37,14 +37,14 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts the browser, with a page of this size that shows nothing.
+    /// Starts the browser with an empty page of this size.
     #[track_caller]
     pub fn start(width: u32, height: u32) -> Self {
         let turn = BROWSER_LOCK.lock();
         let profile = tempfile::tempdir().expect("a temporary folder can be made");
         let mut process = launch_browser(profile.path(), width, height);
-        let commands = process.stdin.take().expect("it was asked for");
-        let messages = read_messages(process.stdout.take().expect("it was asked for"));
+        let commands = process.stdin.take().expect("stdin is piped");
+        let messages = read_messages(process.stdout.take().expect("stdout is piped"));
         let mut browser = Self {
             process,
             commands,
@@ -66,7 +66,7 @@ impl Browser {
         browser
     }
 
-    /// Goes to an address, and waits until the page and its files are there.
+    /// Navigates to an address and waits for the load event.
     #[track_caller]
     pub fn open(&mut self, address: &str) {
         self.events.clear();
@@ -79,7 +79,7 @@ impl Browser {
         }
     }
 
-    /// The value of an expression in the page.
+    /// Evaluates a JavaScript expression in the page; fails on an exception.
     #[track_caller]
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
@@ -88,7 +88,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// Waits until an expression is true in the page, as seen at every change of the page, and says when it was.
+    /// Waits until an expression is true, checked at every DOM change, and returns that time.
     #[track_caller]
     pub fn wait_for(&mut self, expression: &str) -> Instant {
         let waiting = format!(
@@ -102,11 +102,11 @@ impl Browser {
             BROWSER_TIMEOUT.as_millis() / 2
         );
         let shown = self.evaluate(&waiting);
-        assert_eq!(shown, "", "the page never came to {expression}");
+        assert_eq!(shown, "", "the page never fulfils {expression}");
         Instant::now()
     }
 
-    /// Presses a key that has no character, such as `Tab`, with whatever has the focus.
+    /// Sends a key without a character, such as `Tab`, to the focused element.
     #[track_caller]
     pub fn press_key(&mut self, key: &str, code: u32) {
         for kind in ["rawKeyDown", "keyUp"] {
@@ -115,13 +115,13 @@ impl Browser {
         }
     }
 
-    /// Pretends that the user prefers something, such as (`prefers-color-scheme`, `dark`).
+    /// Emulates a media feature, such as (`prefers-color-scheme`, `dark`).
     #[track_caller]
     pub fn emulate_media_feature(&mut self, feature: &str, value: &str) {
         self.send_command("Emulation.setEmulatedMedia", &json!({"features": [{"name": feature, "value": value}]}));
     }
 
-    /// What a screen reader is told: role and name of every node that is not ignored.
+    /// Returns role and name of every accessibility node that is not ignored.
     #[track_caller]
     pub fn accessibility_tree(&mut self) -> Vec<(String, String)> {
         let tree = self.send_command("Accessibility.getFullAXTree", &json!({}));
@@ -131,7 +131,7 @@ impl Browser {
         told.map(|node| (text(&node["role"]), text(&node["name"]))).collect()
     }
 
-    /// Keeps a picture of the whole page.
+    /// Saves a screenshot of the whole page.
     #[track_caller]
     pub fn save_screenshot(&mut self, file: &Path) {
         let picture = self.send_command("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
@@ -142,7 +142,7 @@ impl Browser {
         std::fs::write(file, bytes.expect("a picture is base64")).expect("the picture can be written");
     }
 
-    /// Exceptions, and what the browser or the page logged as errors so far.
+    /// Exceptions and errors that the browser or the page logged so far.
     pub fn logged_errors(&self) -> &[String] {
         &self.logged_errors
     }
@@ -155,7 +155,7 @@ impl Browser {
             command["sessionId"] = json!(self.session);
         }
         let written = write!(self.commands, "{command}\0").and_then(|()| self.commands.flush());
-        written.unwrap_or_else(|error| panic!("the browser has gone before {method}: {error}"));
+        written.unwrap_or_else(|error| panic!("the browser exited before {method}: {error}"));
         let deadline = Instant::now() + BROWSER_TIMEOUT;
         loop {
             let message = self.receive_message(deadline);
@@ -171,7 +171,7 @@ impl Browser {
     #[track_caller]
     fn receive_message(&self, deadline: Instant) -> Value {
         let left = deadline.saturating_duration_since(Instant::now());
-        self.messages.recv_timeout(left).unwrap_or_else(|error| panic!("the browser says nothing: {error}"))
+        self.messages.recv_timeout(left).unwrap_or_else(|error| panic!("no message from the browser: {error}"))
     }
 
     fn record_event(&mut self, event: Value) {
@@ -195,13 +195,13 @@ impl Drop for Browser {
     }
 }
 
-/// Commands come in and messages go out by the descriptors 3 and 4, which the shell takes from the usual ones.
+/// DevTools commands use descriptors 3 and 4, which the shell redirects from stdin and stdout.
 fn launch_browser(profile: &Path, width: u32, height: u32) -> Child {
     let mut command = Command::new("sh");
     command
         .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"])
         .arg(tools::required_path("UNSKEW_CHROMIUM"));
-    // Root has no sandbox, and the page is ours.
+    // Root cannot use the sandbox, and the page is our own.
     command.args([
         "--headless",
         "--no-sandbox",
@@ -214,7 +214,7 @@ fn launch_browser(profile: &Path, width: u32, height: u32) -> Child {
     started.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"))
 }
 
-/// Messages end with a zero byte.
+/// Reads DevTools messages, which end with a zero byte, in a thread.
 fn read_messages(output: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Value> {
     let (sender, messages) = mpsc::channel();
     std::thread::spawn(move || {

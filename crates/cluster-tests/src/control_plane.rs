@@ -1,22 +1,22 @@
-//! Several servers over one store, in one folder: they share keys and so know each other.
+//! Several servers over one store; they share a folder with the CA and so accept each other as peers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::{Client, Etcd, Server, TestStore};
 
-/// The servers of a control plane, by their names.
+/// The servers of a control plane, by name.
 #[derive(Debug)]
 pub struct ControlPlane<'a> {
     servers: BTreeMap<String, Server>,
-    /// A server that comes back listens where it did.
+    /// A restarted server listens on its previous port.
     ports: BTreeMap<String, String>,
     store: TestStore<'a>,
     folder: tempfile::TempDir,
 }
 
 impl<'a> ControlPlane<'a> {
-    /// Runs a test with servers on SQLite and with servers on a real etcd.
+    /// Runs a test once on SQLite and once on a real etcd.
     #[track_caller]
     pub fn for_each_store(test: impl Fn(ControlPlane<'_>)) {
         let etcd = Etcd::start();
@@ -24,7 +24,7 @@ impl<'a> ControlPlane<'a> {
         test(ControlPlane::new(TestStore::Etcd(&etcd)));
     }
 
-    /// Nobody yet.
+    /// Creates a control plane without servers.
     pub fn new(store: TestStore<'a>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         Self { servers: BTreeMap::new(), ports: BTreeMap::new(), store, folder }
@@ -38,7 +38,7 @@ impl<'a> ControlPlane<'a> {
         self.server(name)
     }
 
-    /// Starts a server and waits until it listens.
+    /// Starts a server and waits until it listens; it may not be ready yet.
     #[track_caller]
     pub fn launch(&mut self, name: &str, flags: &[&str]) -> &Server {
         let port = self.ports.get(name).map_or("0", String::as_str);
@@ -51,42 +51,42 @@ impl<'a> ControlPlane<'a> {
         self.server(name)
     }
 
-    /// A running server.
+    /// Returns a running server.
     #[track_caller]
     pub fn server(&self, name: &str) -> &Server {
         self.servers.get(name).unwrap_or_else(|| panic!("there is no server {name}"))
     }
 
-    /// Where a server listens, or did.
+    /// Returns the address of a server, even after it stopped.
     pub fn address(&self, name: &str) -> String {
         format!("127.0.0.1:{}", self.ports.get(name).map_or("0", String::as_str))
     }
 
-    /// A client of a running server that is let in as administrator.
+    /// Client of a running server with the administrator's certificate.
     #[track_caller]
     pub fn admin(&self, name: &str) -> Client {
         self.server(name).admin()
     }
 
-    /// Kills a server without a warning.
+    /// Kills a server with SIGKILL.
     #[track_caller]
     pub fn kill(&mut self, name: &str) {
         self.remove_server(name).kill();
     }
 
-    /// Asks a server to stop and waits for its end.
+    /// Stops a server with SIGTERM; fails if it does not exit with 0.
     #[track_caller]
     pub fn stop(&mut self, name: &str) {
         let log = self.server(name).log();
-        assert_eq!(self.remove_server(name).stop(), Some(0), "{name} does not end well; its log: {log}");
+        assert_eq!(self.remove_server(name).stop(), Some(0), "{name} does not stop cleanly; its log: {log}");
     }
 
-    /// What the servers keep their objects in.
+    /// The store that the servers share.
     pub fn store(&self) -> TestStore<'a> {
         self.store
     }
 
-    /// What the servers share: data, keys and logs.
+    /// The folder with data, certificates and logs of all servers.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

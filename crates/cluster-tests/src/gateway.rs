@@ -1,4 +1,4 @@
-//! One `unskew gateway` as a real process, before the servers of a control plane.
+//! One `unskew gateway` as a real process, in front of the servers of a control plane.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use http::{Method, StatusCode};
 use rustix::process::Signal;
 
 use crate::client::{Client, ClientCredentials};
-use crate::process::Process;
+use crate::process::SpawnedProcess;
 use crate::server::read_listen_address;
 use crate::{ControlPlane, tools};
 
-/// How long a gateway may take to be ready, or to stop, on a loaded machine.
+/// Limit for a gateway to become ready or to stop on a loaded machine.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What makes servers stock servers: they answer for themselves alone.
+/// Makes our servers act as stock kube-apiservers, without peer proxy.
 pub const PEER_PROXY_OFF: &str = "--feature-gates=UnknownVersionInteroperabilityProxy=false";
 
-/// What a gateway may, as the manual has it.
+/// RBAC objects of the gateway, from the deployment manual.
 const GATEWAY_RBAC: &str = include_str!("../../../docs/deploy/gateway-rbac.yaml");
 
-/// Grants the gateway's user what it needs; again, if it was granted before.
+/// Creates the gateway's RBAC objects; accepts objects that exist already.
 pub async fn create_gateway_rbac(admin: &Client) {
     for object in GATEWAY_RBAC.split("\n---\n") {
         let field = |name: &str| object.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap_or_default();
@@ -34,31 +34,31 @@ pub async fn create_gateway_rbac(admin: &Client) {
     }
 }
 
-/// A running gateway. Killed when dropped.
+/// A running gateway. Killed on drop.
 #[derive(Debug)]
 pub struct Gateway {
-    process: Process,
+    process: SpawnedProcess,
     folder: PathBuf,
     log: PathBuf,
     address: String,
 }
 
 impl Gateway {
-    /// Starts a gateway before these servers and waits until it sends requests to all of them that run. A name after `local=`
-    /// is the local one.
+    /// Starts a gateway with these servers as upstreams and waits until all running ones are ready. The prefix `local=`
+    /// marks an upstream as local.
     #[track_caller]
     pub fn start(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
         let gateway = Self::launch(name, plane, upstreams, flags);
         gateway.wait_ready();
         let address = |upstream: &&str| plane.address(upstream.trim_start_matches("local="));
         let running = upstreams.iter().filter(|upstream| TcpStream::connect(address(upstream)).is_ok()).count();
-        // Who may read details is for upstreams to say, so that this page needs an administrator.
+        // The gateway asks an upstream who may read the details, so this needs the administrator.
         gateway
             .wait_for_readyz_text(&gateway.admin(), &format!("{running} of {} upstreams are ready", upstreams.len()));
         gateway
     }
 
-    /// Starts a gateway and waits until it listens.
+    /// Starts a gateway and waits until it listens; it may not be ready yet.
     #[track_caller]
     pub fn launch(name: &str, plane: &ControlPlane<'_>, upstreams: &[&str], flags: &[&str]) -> Self {
         let pki = plane.folder().join("unskew-data/pki");
@@ -82,71 +82,71 @@ impl Gateway {
         Self::launch_with_flags(name, plane, &all.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Starts a gateway with these flags alone and waits until it listens.
+    /// Starts a gateway with only these flags and waits until it listens.
     #[track_caller]
     pub fn launch_with_flags(name: &str, plane: &ControlPlane<'_>, flags: &[&str]) -> Self {
         let folder = plane.folder().to_owned();
         let mut command = Command::new(tools::unskew_binary());
         command.current_dir(&folder).arg("gateway").args(flags);
         let log = folder.join(format!("{name}.log"));
-        let (process, lines) = Process::start(command, &log);
+        let (process, lines) = SpawnedProcess::start(command, &log);
         let address = read_listen_address(&lines).unwrap_or_else(|| {
             let log = std::fs::read_to_string(&log).unwrap_or_default();
-            panic!("the gateway did not say where it listens; its log: {log}")
+            panic!("the gateway printed no listen address; its log: {log}")
         });
         Self { process, folder, log, address }
     }
 
-    /// Where it listens: host and port.
+    /// The address it listens on, `host:port`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// What it has logged so far.
+    /// Log output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// A client that is let in as administrator.
+    /// Client with the administrator's certificate.
     pub fn admin(&self) -> Client {
         let file = |name: &str| self.folder.join("unskew-data/pki").join(name);
         self.client_with(ClientCredentials::Certificate { certificate: file("admin.crt"), key: file("admin.key") })
     }
 
-    /// A client with an identity of its own.
+    /// Client with the given credentials.
     pub fn client_with(&self, identity: ClientCredentials) -> Client {
         Client::new(&self.address, &self.folder.join("unskew-data/pki/ca.crt"), identity)
     }
 
-    /// A file that lets kubectl in as administrator.
+    /// Writes and returns a kubeconfig of the administrator for this gateway.
     #[track_caller]
     pub fn kubeconfig(&self) -> PathBuf {
         let of_server = std::fs::read_to_string(self.folder.join("unskew-data/admin.kubeconfig"));
-        let of_server = of_server.expect("the servers have written one");
-        let (start, rest) = of_server.split_once("https://").expect("it names a server");
-        let (_, end) = rest.split_once('"').expect("the name ends");
+        let of_server = of_server.expect("a server has written its kubeconfig");
+        let (start, rest) = of_server.split_once("https://").expect("the kubeconfig names a server");
+        let (_, end) = rest.split_once('"').expect("the server URL is quoted");
         let file = self.log.with_extension("kubeconfig");
         std::fs::write(&file, format!("{start}https://{}\"{end}", self.address)).expect("the folder can be written");
         file
     }
 
-    /// How much of its memory is resident, in bytes.
+    /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.process.resident_bytes()
     }
 
-    /// How many files, sockets among them, it has open.
+    /// Number of open files, including sockets.
     pub fn open_files(&self) -> usize {
         self.process.open_files()
     }
 
-    /// Waits until `/readyz` is green.
+    /// Waits until `/readyz` succeeds.
     #[track_caller]
     pub fn wait_ready(&self) {
         self.wait_for_readyz_text(&self.client_with(ClientCredentials::Anonymous), "readyz check passed");
     }
 
-    /// Waits until `/readyz?verbose` shows a text to a client.
+    /// Waits until `/readyz?verbose` contains a text.
     #[track_caller]
     fn wait_for_readyz_text(&self, client: &Client, text: &str) {
         let runtime = runtime();
@@ -162,7 +162,7 @@ impl Gateway {
         }
     }
 
-    /// Asks it to stop and waits; its exit code.
+    /// Stops the gateway with SIGTERM and returns its exit code.
     #[track_caller]
     pub fn stop(mut self) -> Option<i32> {
         self.process.signal(Signal::TERM);

@@ -1,4 +1,4 @@
-//! A real kube-apiserver that shares storage and certificates with our servers.
+//! A real kube-apiserver that shares etcd and certificates with our servers.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use rustix::process::Signal;
 
 use crate::Etcd;
 use crate::client::{Client, ClientCredentials};
-use crate::process::Process;
+use crate::process::{SpawnedProcess, run_command};
 
-/// How long it may take to be ready, or to stop, on a loaded machine.
+/// Limit for kube-apiserver to become ready or to stop on a loaded machine.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A running kube-apiserver. Killed when dropped.
+/// A running kube-apiserver. Killed on drop.
 #[derive(Debug)]
 pub struct KubeApiserver {
-    process: Process,
+    process: SpawnedProcess,
     pki: PathBuf,
     log: PathBuf,
     address: String,
@@ -25,18 +25,18 @@ pub struct KubeApiserver {
     flags: Vec<String>,
 }
 
-/// Which of two releases.
+/// Which release to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubeApiserverRelease {
-    /// That of `KUBEBUILDER_ASSETS`.
+    /// The binary in `KUBEBUILDER_ASSETS`.
     New,
-    /// That of `KUBEBUILDER_ASSETS_OLD`; if there is none, the other one as if it were 1.33.
+    /// The binary in `KUBEBUILDER_ASSETS_OLD`; without it, the new one emulating 1.33.
     Old,
 }
 
 impl KubeApiserver {
-    /// Starts one on `etcd` with the certificates that our servers made in `folder`, and waits until it is ready. It knows other
-    /// servers. `None`, which is said, if `KUBEBUILDER_ASSETS` names no folder that has one.
+    /// Starts kube-apiserver with the peer proxy enabled on `etcd`, with the certificates in `folder`, and waits until
+    /// it is ready. Prints a note and returns `None` if `KUBEBUILDER_ASSETS` holds no kube-apiserver.
     #[track_caller]
     pub fn start(folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
         let binary = new_release_binary()?;
@@ -56,7 +56,7 @@ impl KubeApiserver {
         Some(Self::launch(binary, folder, "kube-apiserver", port, all))
     }
 
-    /// Starts one as kubeadm would, which knows nothing of others.
+    /// Starts kube-apiserver without the peer proxy, as kubeadm does.
     #[track_caller]
     pub fn start_stock(release: KubeApiserverRelease, folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
         let given = new_release_binary()?;
@@ -83,40 +83,40 @@ impl KubeApiserver {
         let log = folder.join(format!("{name}.log"));
         let mut command = Command::new(&binary);
         command.current_dir(folder).args(&flags);
-        let (process, _lines) = Process::start(command, &log);
+        let (process, _lines) = SpawnedProcess::start(command, &log);
         let server = Self { process, pki, log, address: format!("127.0.0.1:{port}"), binary, flags };
         server.wait_ready();
         server
     }
 
-    /// Starts it again where it was. It must have been killed.
+    /// Starts it again with the same flags and port, after `kill_restartable`.
     #[track_caller]
     pub fn restart(&mut self) {
         let mut command = Command::new(&self.binary);
         command.args(&self.flags);
-        (self.process, _) = Process::start(command, &self.log);
+        (self.process, _) = SpawnedProcess::start(command, &self.log);
         self.wait_ready();
     }
 
-    /// Kills it without a warning; it may be started again.
+    /// Kills it with SIGKILL; `restart` may follow.
     pub fn kill_restartable(&mut self) {
         self.process.signal(Signal::KILL);
         self.process.wait(READY_TIMEOUT);
     }
 
-    /// A client that is let in as administrator.
+    /// Client with the administrator's certificate.
     pub fn admin(&self) -> Client {
         let identity =
             ClientCredentials::Certificate { certificate: self.pki.join("admin.crt"), key: self.pki.join("admin.key") };
         Client::new(&self.address, &self.pki.join("ca.crt"), identity)
     }
 
-    /// What it has logged so far.
+    /// Log output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Kills it without a warning.
+    /// Kills it with SIGKILL.
     pub fn kill(mut self) {
         self.kill_restartable();
     }
@@ -134,7 +134,19 @@ impl KubeApiserver {
     }
 }
 
-/// What every one of them needs.
+/// The release of the kube-apiserver in `KUBEBUILDER_ASSETS`, such as `1.36`. Fails the test if there is none.
+#[track_caller]
+pub fn release_of_assets() -> String {
+    let binary = binary_from_variable("KUBEBUILDER_ASSETS");
+    let binary = binary.expect("KUBEBUILDER_ASSETS names a folder with a kube-apiserver: run `cargo xtask real`");
+    let mut command = Command::new(binary);
+    command.arg("--version");
+    let said = run_command(command, READY_TIMEOUT).expect_success();
+    let version = said.trim().rsplit('v').next().unwrap_or_default();
+    version.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+/// Flags that every kube-apiserver of the tests needs.
 fn common_flags(folder: &Path, etcd: &Etcd, port: u16) -> Vec<String> {
     let pki = folder.join("unskew-data/pki");
     let file = |name: &str| pki.join(name).display().to_string();
@@ -161,8 +173,8 @@ fn common_flags(folder: &Path, etcd: &Etcd, port: u16) -> Vec<String> {
     ]
 }
 
-/// The one that tests are given.
-#[expect(clippy::print_stdout, reason = "a test that was not run says so")]
+/// Path of the new release's binary; prints a note if there is none.
+#[expect(clippy::print_stdout, reason = "reports a skipped test")]
 fn new_release_binary() -> Option<PathBuf> {
     let binary = binary_from_variable("KUBEBUILDER_ASSETS");
     if binary.is_none() {
@@ -171,21 +183,21 @@ fn new_release_binary() -> Option<PathBuf> {
     binary
 }
 
-/// Where one is, by the convention of envtest.
+/// Path of kube-apiserver in the folder that an environment variable names, as envtest does it.
 fn binary_from_variable(variable: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     folder.map(|folder| Path::new(&folder).join("kube-apiserver")).filter(|binary| binary.exists())
 }
 
-/// Free now; should somebody take it before it does, the test fails with its log.
+/// Returns a free port. If another process takes it first, the test fails and shows the log.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    listener.local_addr().expect("it is bound").port()
+    listener.local_addr().expect("the listener is bound").port()
 }
 
-/// It reads public keys from files of their own.
+/// Writes the public half of the token signing key, which kube-apiserver reads from a file of its own.
 fn write_public_key(pki: &Path) {
-    let key = std::fs::read_to_string(pki.join("sa.key")).expect("our servers have made it");
-    let pair = rcgen::KeyPair::from_pem(&key).expect("it is a key");
+    let key = std::fs::read_to_string(pki.join("sa.key")).expect("a server has created the key");
+    let pair = rcgen::KeyPair::from_pem(&key).expect("sa.key is a private key");
     std::fs::write(pki.join("sa.pub"), pair.public_key_pem()).expect("the folder can be written");
 }

@@ -1,6 +1,7 @@
-//! What whole-server tests share: servers and etcd as real processes, and clients to ask them with.
+//! Harness of the whole-server tests: servers and etcd as real processes, and clients for them.
 //!
-//! Binaries and tools come from the environment that `cargo xtask test` sets; without it a test fails with one clear line.
+//! Paths of binaries and tools come from environment variables that `cargo xtask test` sets; without them a test fails
+//! with one clear line.
 #![expect(clippy::missing_panics_doc, reason = "a test harness panics: that is how a test fails")]
 
 pub mod browser;
@@ -8,6 +9,7 @@ pub mod client;
 pub mod control_plane;
 pub mod etcd;
 pub mod gateway;
+pub mod keep_alive;
 pub mod kube_apiserver;
 pub mod lab;
 pub mod process;
@@ -22,6 +24,7 @@ pub use client::Client;
 pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
 pub use gateway::Gateway;
-pub use lab::Lab;
+pub use keep_alive::KeepAliveClient;
+pub use lab::RunningLab;
 pub use server::{Server, TestStore};
 pub use watch_reader::WatchReader;

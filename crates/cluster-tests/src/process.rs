@@ -1,4 +1,4 @@
-//! Processes that do not outlive the test.
+//! Processes that do not outlive their test.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -7,32 +7,32 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A process that is killed when it is dropped.
+/// A process that is killed on drop.
 #[derive(Debug)]
-pub struct Process {
+pub struct SpawnedProcess {
     child: Child,
 }
 
-/// How a command ended.
+/// Result of a finished command.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// Its exit code; `None` if a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Its standard output.
+    /// Standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// Standard error.
     pub stderr: String,
 }
 
 impl CommandOutput {
-    /// What it printed, provided that it succeeded.
+    /// Returns stdout; fails unless the exit code is 0.
     #[track_caller]
     pub fn expect_success(self) -> String {
         assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self.stdout
     }
 
-    /// What it complained of, provided that it failed.
+    /// Returns stderr; fails if the exit code is 0.
     #[track_caller]
     pub fn expect_failure(self) -> String {
         assert_ne!(self.code, Some(0), "stdout: {}", self.stdout);
@@ -40,7 +40,7 @@ impl CommandOutput {
     }
 }
 
-/// Runs a command to its end, or kills it after `timeout`.
+/// Runs a command to its end; kills it and fails after `timeout`.
 #[track_caller]
 pub fn run_command(mut command: Command, timeout: Duration) -> CommandOutput {
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -67,7 +67,7 @@ pub fn run_command(mut command: Command, timeout: Duration) -> CommandOutput {
 
 fn read_pipe(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
-    let mut pipe = pipe.expect("it was asked for");
+    let mut pipe = pipe.expect("the output is piped");
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = pipe.read_to_end(&mut bytes);
@@ -76,48 +76,48 @@ fn read_pipe(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String>
     receiver
 }
 
-impl Process {
-    /// Starts a process and hands out the lines of its standard output. Its standard error goes to a file.
+impl SpawnedProcess {
+    /// Starts a process. Returns a channel with the lines of its stdout; stderr goes to `log`.
     #[track_caller]
     pub fn start(mut command: Command, log: &std::path::Path) -> (Self, mpsc::Receiver<String>) {
         let log = std::fs::File::create(log).expect("the test's folder can be written");
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let (sender, lines) = mpsc::channel();
-        let stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // The reader may have seen enough; the pipe must be drained all the same.
+                // The receiver may be dropped; the pipe must still be drained.
                 let _ = sender.send(line);
             }
         });
         (Self { child }, lines)
     }
 
-    /// Its process id.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How much of its memory is resident, in bytes.
+    /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
         line.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kilobytes| kilobytes * 1024)
     }
 
-    /// How many files, sockets among them, it has open.
+    /// Number of open files, including sockets.
     pub fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).map_or(0, Iterator::count)
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).expect("it is our child");
     }
 
-    /// Waits for its end; the exit code, or `None` if a signal ended it.
+    /// Waits for the exit and returns the code, `None` if a signal ended it. Fails after `timeout`.
     #[track_caller]
     pub fn wait(&mut self, timeout: Duration) -> Option<i32> {
         let deadline = Instant::now() + timeout;
@@ -131,7 +131,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for SpawnedProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

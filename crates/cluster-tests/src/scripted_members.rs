@@ -1,6 +1,7 @@
-//! Members of a control plane that say what a test tells them to say.
+//! Members of a control plane whose responses a test scripts.
 //!
-//! To the servers they are stock servers: known by a lease and an endpoint record, and asked what they serve.
+//! Our servers see them as stock kube-apiservers: they have an identity lease and an endpoint record, and serve
+//! discovery.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,36 +15,37 @@ use transport::testing::{ReceivedRequest, ScriptedConnection, ScriptedPeer, Test
 
 use crate::{Client, ControlPlane, TestStore};
 
-/// Where members are known by their leases.
+/// Collection of the identity leases.
 pub const IDENTITY_LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// What a scripted member is run by, and the storage below the REST API that makes it a member.
+/// Starts scripted peers and writes the leases and endpoint records that make them members.
 pub struct ScriptedMembers {
     store: Arc<dyn store::Store>,
-    /// Run as long as the test's runtime does.
+    /// Runs until the test's runtime ends.
     tasks: Tasks,
     certificates: TestCertificates,
 }
 
 impl ScriptedMembers {
-    /// The storage and the certificates of a control plane, of which at least one server was started.
+    /// Connects to the store of a control plane and uses its certificates. At least one server must have been started.
     pub async fn connect(plane: &ControlPlane<'_>) -> Self {
         let tasks = Tasks::new();
         let data = plane.folder().join("unskew-data");
         let store: Arc<dyn store::Store> = match plane.store() {
             TestStore::Sqlite => {
                 let config = store::sqlite::Config::new(data.join("store.db"));
-                Arc::new(SqliteStore::open(config, &tasks).await.expect("the servers have made it"))
+                Arc::new(SqliteStore::open(config, &tasks).await.expect("a server has created the store"))
             }
             TestStore::Etcd(etcd) => {
                 let config = store::etcd::Config::new(vec![etcd.url().to_owned()]);
-                Arc::new(EtcdStore::open(&config, tasks.clone()).await.expect("it runs"))
+                Arc::new(EtcdStore::open(&config, tasks.clone()).await.expect("etcd is running"))
             }
         };
         Self { store, tasks, certificates: TestCertificates::new(&data.join("pki")) }
     }
 
-    /// A peer that plays `script` on every connection, with a certificate that the servers believe. Nobody knows of it yet.
+    /// Starts a peer that runs `script` on every connection, with a trusted certificate. It is not a member until
+    /// `add_member`.
     pub async fn start_peer<Play, Playing>(&self, script: Play) -> ScriptedPeer
     where
         Play: Fn(ScriptedConnection) -> Playing + Clone + Send + Sync + 'static,
@@ -52,7 +54,7 @@ impl ScriptedMembers {
         ScriptedPeer::start(self.certificates.server_config(), &self.tasks, script).await
     }
 
-    /// The same with certificates of somebody else.
+    /// Like `start_peer`, but with certificates that the servers do not trust.
     pub async fn start_untrusted_peer<Play, Playing>(
         &self,
         certificates: &TestCertificates,
@@ -65,13 +67,13 @@ impl ScriptedMembers {
         ScriptedPeer::start(certificates.server_config(), &self.tasks, script).await
     }
 
-    /// Makes whoever listens at an address a member: its endpoint record, then its lease.
+    /// Makes the peer at `address` a member by writing its endpoint record and then its lease.
     pub async fn add_member(&self, admin: &Client, identity: &str, address: SocketAddr) {
         self.write_endpoint_record(identity, address).await;
         create_identity_lease(admin, identity).await;
     }
 
-    /// Writes the endpoint record of a member, which stays.
+    /// Writes the endpoint record of a member, without expiry.
     pub async fn write_endpoint_record(&self, identity: &str, address: SocketAddr) {
         let record = json!({
             "kind": "Endpoints", "apiVersion": "v1",
@@ -88,13 +90,13 @@ impl ScriptedMembers {
     }
 }
 
-/// Writes the identity lease of a member.
+/// Creates the identity lease of a member.
 pub async fn create_identity_lease(admin: &Client, identity: &str) {
     let created = admin.create(IDENTITY_LEASES, &identity_lease(identity)).await;
     assert_eq!(created.status, 201, "{}", created.summary());
 }
 
-/// The identity lease of a member.
+/// Returns the identity lease of a member, valid for an hour from a fixed renew time.
 pub fn identity_lease(identity: &str) -> Value {
     json!({
         "kind": "Lease", "apiVersion": "coordination.k8s.io/v1",
@@ -110,7 +112,7 @@ pub fn identity_lease(identity: &str) -> Value {
     })
 }
 
-/// What a scripted member serves.
+/// Discovery documents of a scripted member.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedDiscovery {
     core: Vec<Value>,
@@ -118,7 +120,7 @@ pub struct ScriptedDiscovery {
 }
 
 impl ScriptedDiscovery {
-    /// The same, and a resource with all its verbs and these subresources.
+    /// Adds a resource with all verbs and these subresources.
     #[must_use]
     pub fn with_resource(mut self, group: &str, version: &str, resource: &str, subresources: &[&str]) -> Self {
         let kind = json!({"group": "", "version": "", "kind": "Thing"});
@@ -146,7 +148,7 @@ impl ScriptedDiscovery {
         self
     }
 
-    /// The answer to a request for it; `None` if that is for something else.
+    /// Returns the response to a discovery request; `None` for any other request.
     pub fn respond(&self, heard: &ReceivedRequest) -> Option<String> {
         let items = match heard.request_line.as_str() {
             "GET /api HTTP/1.1" => &self.core,
@@ -161,7 +163,7 @@ impl ScriptedDiscovery {
     }
 }
 
-/// A whole answer.
+/// Formats a whole HTTP/1.1 response.
 pub fn http_response(status: &str, content_type: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}")

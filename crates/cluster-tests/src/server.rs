@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::client::{Client, ClientCredentials};
-use crate::process::Process;
+use crate::process::SpawnedProcess;
 use crate::{Etcd, tools};
 
-/// How long a server may take to be ready, or to stop, on a loaded machine.
+/// Limit for a server to become ready or to stop on a loaded machine.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a server keeps its objects in.
+/// The store of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum TestStore<'a> {
-    /// A file in the server's folder.
+    /// A SQLite file in the server's folder.
     Sqlite,
     /// A real etcd.
     Etcd(&'a Etcd),
 }
 
-/// A running server. Killed when dropped.
+/// A running server. Killed on drop.
 #[derive(Debug)]
 pub struct Server {
-    process: Process,
+    process: SpawnedProcess,
     folder: PathBuf,
     log: PathBuf,
     address: String,
@@ -41,66 +41,66 @@ impl Server {
         server
     }
 
-    /// Starts a server and waits until it listens.
+    /// Starts a server and waits until it listens; it may not be ready yet.
     #[track_caller]
     pub fn launch(folder: &Path, store: TestStore<'_>, flags: &[&str]) -> Self {
         Self::launch_as("server", folder, store, flags)
     }
 
-    /// The same for one of several servers of a folder: its log has this name.
+    /// Like `launch`, for one of several servers in a folder; `name` is the name of its log.
     #[track_caller]
     pub fn launch_as(name: &str, folder: &Path, store: TestStore<'_>, flags: &[&str]) -> Self {
         let mut command = Command::new(tools::unskew_binary());
         command.current_dir(folder).arg("serve").args(["--secure-port=0"]).args(flags);
         if !flags.iter().any(|flag| flag.starts_with("--controllers=")) {
-            // Most tests count objects and requests, and controllers make some of their own.
+            // Most tests count objects and requests; controllers would add their own.
             command.arg("--controllers=");
         }
         if let TestStore::Etcd(etcd) = store {
             command.arg(format!("--etcd-servers={}", etcd.url()));
         }
         let log = folder.join(format!("{name}.log"));
-        let (process, lines) = Process::start(command, &log);
+        let (process, lines) = SpawnedProcess::start(command, &log);
         let address = read_listen_address(&lines).unwrap_or_else(|| {
             panic!(
-                "the server did not say where it listens; its log: {}",
+                "the server printed no listen address; its log: {}",
                 std::fs::read_to_string(&log).unwrap_or_default()
             )
         });
         Self { process, folder: folder.to_owned(), log, address }
     }
 
-    /// Where it listens: host and port.
+    /// The address it listens on, `host:port`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The file that lets kubectl in as administrator.
+    /// Path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("unskew-data/admin.kubeconfig")
     }
 
-    /// The folder of the server's own keys and certificates.
+    /// Folder with the server's certificates and keys.
     pub fn pki(&self) -> PathBuf {
         self.folder.join("unskew-data/pki")
     }
 
-    /// What it has logged so far.
+    /// Log output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// How much of its memory is resident, in bytes.
+    /// Resident memory in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.process.resident_bytes()
     }
 
-    /// How many files and sockets the server has open.
+    /// Number of open files, including sockets.
     pub fn open_files(&self) -> usize {
         self.process.open_files()
     }
 
-    /// A client that is let in as administrator.
+    /// Client with the administrator's certificate.
     pub fn admin(&self) -> Client {
         self.client_with(ClientCredentials::Certificate {
             certificate: self.pki().join("admin.crt"),
@@ -108,12 +108,12 @@ impl Server {
         })
     }
 
-    /// A client with an identity of its own.
+    /// Client with the given credentials.
     pub fn client_with(&self, identity: ClientCredentials) -> Client {
         Client::new(&self.address, &self.pki().join("ca.crt"), identity)
     }
 
-    /// Waits until `/readyz` is green.
+    /// Waits until `/readyz` succeeds.
     #[track_caller]
     pub fn wait_ready(&self) {
         let runtime =
@@ -126,31 +126,31 @@ impl Server {
         }
     }
 
-    /// Asks it to stop and waits; its exit code.
+    /// Stops the server with SIGTERM and returns its exit code.
     #[track_caller]
     pub fn stop(mut self) -> Option<i32> {
         self.process.signal(Signal::TERM);
         self.process.wait(READY_TIMEOUT)
     }
 
-    /// Stops it where it stands, until it is told to go on.
+    /// Suspends the server with SIGSTOP until `resume`.
     pub fn pause(&self) {
         self.process.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues a suspended server.
     pub fn resume(&self) {
         self.process.signal(Signal::CONT);
     }
 
-    /// Kills it without a warning.
+    /// Kills the server with SIGKILL.
     pub fn kill(mut self) {
         self.process.signal(Signal::KILL);
         self.process.wait(READY_TIMEOUT);
     }
 }
 
-/// The address that a process says it listens on.
+/// Reads lines until one contains `https://` and returns the address after it.
 pub(crate) fn read_listen_address(lines: &mpsc::Receiver<String>) -> Option<String> {
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {

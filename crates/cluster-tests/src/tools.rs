@@ -1,4 +1,4 @@
-//! Where the binaries are.
+//! Paths of binaries, and commands that run them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::process::{CommandOutput, run_command};
 
-/// Longer than any client command needs on a loaded machine; a hanging one must not hang the run.
+/// Longer than any client command needs on a loaded machine; bounds a hanging one.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// The same for programs that use hundreds of classes of the Python client, which takes long to load them.
+/// Limit for programs that use hundreds of classes of the Python client, which load slowly.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// The path in an environment variable that `cargo xtask test` sets.
+/// Returns the path in an environment variable that `cargo xtask test` sets; fails if it is not set.
 #[track_caller]
 pub fn required_path(variable: &str) -> PathBuf {
     #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
@@ -22,21 +22,28 @@ pub fn required_path(variable: &str) -> PathBuf {
     }
 }
 
-/// Whether tests that have a long form run it.
+/// True if tests run their long (soak) form.
 pub fn is_soak() -> bool {
     #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
     let soak = std::env::var("UNSKEW_SOAK");
     soak.is_ok()
 }
 
-/// The server binary of the same build.
+/// The value of an environment variable that tunes a test; none if it is unset or empty.
+pub fn optional_text(variable: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
+    let value = std::env::var(variable).ok();
+    value.filter(|value| !value.is_empty())
+}
+
+/// Path of the `unskew` binary of the same build.
 #[track_caller]
 pub fn unskew_binary() -> PathBuf {
     required_path("UNSKEW_BIN")
 }
 
-/// Whether the tests of a tool were left out by `--without`, which is then said.
-#[expect(clippy::print_stdout, reason = "a test that was left out says so")]
+/// True if `--without` skips the tests of this tool; prints a note then.
+#[expect(clippy::print_stdout, reason = "reports a skipped test")]
 pub fn is_skipped(tool: &str) -> bool {
     #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
     let without = std::env::var("UNSKEW_WITHOUT").unwrap_or_default();
@@ -47,23 +54,23 @@ pub fn is_skipped(tool: &str) -> bool {
     is_left_out
 }
 
-/// Runs kubectl against a server; what it prints, and how it ended.
+/// Runs kubectl with a kubeconfig.
 #[track_caller]
 pub fn kubectl(kubeconfig: &std::path::Path, args: &[&str]) -> CommandOutput {
     let mut command = Command::new(required_path("UNSKEW_KUBECTL"));
     command.arg("--kubeconfig").arg(kubeconfig).args(args);
-    // Its discovery cache would otherwise be shared between servers that pick the same port one after another.
+    // A shared discovery cache would mix up servers that use the same port one after another.
     command.env("KUBECACHEDIR", kubeconfig.with_extension("cache"));
     run_command(command, COMMAND_TIMEOUT)
 }
 
-/// Runs a Python program that has the official client; arguments follow the program.
+/// Runs a Python program with the official client installed; `args` follow the program.
 #[track_caller]
 pub fn python(program: &str, args: &[&str]) -> CommandOutput {
     run_python(program, args, COMMAND_TIMEOUT)
 }
 
-/// The same for a program that asks of the client all that it has.
+/// Like `python`, with a limit of five minutes.
 #[track_caller]
 pub fn python_with_long_timeout(program: &str, args: &[&str]) -> CommandOutput {
     run_python(program, args, PROGRAM_TIMEOUT)

@@ -1,14 +1,14 @@
-//! Waiting for what other processes do soon, and what they count.
+//! Polling for conditions, and reading metrics.
 
 use std::time::{Duration, Instant};
 
 use crate::Client;
 
-/// Longer than anything takes on a loaded machine; the longest is the minute until a member is mute.
+/// Longer than any condition takes on a loaded machine; the longest is the minute until a member is mute.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Looks again and again until what is said of the world is true.
+/// Polls a condition until it holds; fails with the last error after two minutes.
 pub async fn eventually(what: &str, condition: impl AsyncFn() -> Result<(), String>) {
     let begun = Instant::now();
     while let Err(found) = condition().await {
@@ -17,7 +17,7 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> Result<(), Stri
     }
 }
 
-/// What one series of `/metrics` counts, named with its labels as the page has them; 0 if it is not there.
+/// Value of one series of `/metrics`, given with its labels as on the page; 0 if it is missing.
 pub async fn metric_value(client: &Client, series: &str) -> u64 {
     let page = client.get("/metrics").await;
     let text = String::from_utf8_lossy(&page.body);
@@ -25,8 +25,7 @@ pub async fn metric_value(client: &Client, series: &str) -> u64 {
     value.unwrap_or_default()
 }
 
-/// Looks again and again until what is said of the world is true, for so long at most; how long it took. For tests that are not
-/// asynchronous themselves.
+/// Like `eventually` for synchronous tests, with its own limit. Returns how long it took.
 #[track_caller]
 pub fn wait_within(limit: Duration, what: &str, condition: impl AsyncFn() -> Result<(), String>) -> Duration {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");

@@ -1,4 +1,4 @@
-//! The events of a watch, a line of JSON each.
+//! Reads the events of a watch.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use serde_json::Value;
 
 use crate::Client;
 
-/// A hanging server must not hang the run.
+/// Prevents a hanging server from hanging the test run.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The lines of a watch as they come.
+/// An open watch, one JSON line per event.
 #[derive(Debug)]
 pub struct WatchReader {
     body: Incoming,
     buffer: Vec<u8>,
 }
 
-/// What a watch gives instead of an event: its end, orderly or not.
+/// The watch ended, cleanly or by a broken connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndOfWatch;
 
 impl WatchReader {
-    /// Opens a watch, which must succeed.
+    /// Opens a watch; fails unless the status is 200.
     pub async fn open(client: &Client, path: &str) -> Self {
         Self::try_open(client, path).await.unwrap_or_else(|status| panic!("{path}: {status}"))
     }
 
-    /// Opens a watch; the status code if that is not granted.
+    /// Opens a watch; returns the status code if it is not 200.
     pub async fn try_open(client: &Client, path: &str) -> Result<Self, StatusCode> {
         let response = client.send_streaming(client.request_builder(Method::GET, path), Bytes::new()).await;
         match response.status() {
@@ -39,7 +39,7 @@ impl WatchReader {
         }
     }
 
-    /// Opens a watch where the server may be gone.
+    /// Opens a watch; `None` if the server is unreachable.
     pub async fn open_if_reachable(client: &Client, path: &str) -> Option<Result<Self, StatusCode>> {
         let response = client.try_send_streaming(client.request_builder(Method::GET, path)).await?;
         Some(match response.status() {
@@ -48,12 +48,12 @@ impl WatchReader {
         })
     }
 
-    /// The next event, which must come.
+    /// Returns the next event; fails if the watch ends.
     pub async fn next_event(&mut self) -> Value {
         self.try_next_event().await.expect("the watch goes on")
     }
 
-    /// The next event, or the end of the watch.
+    /// Returns the next event, or the end of the watch.
     pub async fn try_next_event(&mut self) -> Result<Value, EndOfWatch> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -66,7 +66,7 @@ impl WatchReader {
         }
     }
 
-    /// Type and name of the next event.
+    /// Returns type and object name of the next event.
     pub async fn next_event_summary(&mut self) -> String {
         let event = self.next_event().await;
         let name = event["object"]["metadata"]["name"].as_str().unwrap_or("-");

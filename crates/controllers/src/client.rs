@@ -1,7 +1,8 @@
-//! A client of one API server, under one identity: requests with a time limit, and watches.
+//! A client of one API server under one identity: requests with timeouts, and watches.
 //!
-//! It tells what was answered from what was not: `ApiError::Refused` is the server's own word, everything else leaves open
-//! what became of the request. Only `ApiError::is_object_not_found` says that an object is not there.
+//! `ApiError` separates responses from failures: only `ApiError::Status` is a response of the server; after the other
+//! variants a request may or may not have been executed. Only `ApiError::is_object_not_found` proves that an object
+//! does not exist.
 
 mod connections;
 mod pinned_certificate;
@@ -23,22 +24,22 @@ use serde_json::Value;
 pub use connections::{ApiServerAddress, ClientConnections};
 pub(crate) use watch_stream::{ApiWatchEvent, ApiWatchStream};
 
-/// How long a write may take: longer than a server takes to give one up, so that its own word is heard.
+/// The timeout of a write: longer than the server's own, so that the server's response is received.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(65);
-/// How long a read may take, or the begin of a watch. Shorter, because nothing is lost by asking again: one that a server hands
-/// on to a peer that has just fallen silent is answered at once when that is known.
+/// The timeout of a read, or of the start of a watch. Shorter, because a read can be repeated: a retry succeeds at once
+/// if the first was forwarded to a peer that turned out to be unreachable.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest answer that is read: a page of a list, whose objects etcd bounds to 1.5 MB each, is cut by [`PAGE_SIZE`].
+/// The longest response body. A page of a list is bounded by [`PAGE_SIZE`] and etcd's limit of 1.5 MB per object.
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
-/// How many objects are asked for at once.
+/// Objects per page of a list.
 pub(crate) const PAGE_SIZE: usize = 500;
-/// What asks for metadata alone.
+/// `Accept` for the metadata of an object.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// The same for lists.
+/// `Accept` for a list of metadata.
 pub(crate) const METADATA_LIST_ONLY: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// One identity at one server. Clones share its connections.
+/// A client with one identity. Clones share the connections.
 #[derive(Clone)]
 pub struct ApiClient {
     connections: Arc<ClientConnections>,
@@ -52,7 +53,7 @@ impl fmt::Debug for ApiClient {
     }
 }
 
-/// What came back, if it is no refusal.
+/// A successful response, or a 304.
 #[derive(Debug)]
 pub(crate) struct ApiResponse {
     pub(crate) code: StatusCode,
@@ -60,17 +61,17 @@ pub(crate) struct ApiResponse {
     pub(crate) body: Bytes,
 }
 
-/// Why there is nothing to work with.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// The server said no, and this is what it said.
+    /// The server responded with this error status.
     #[error("{0}")]
     Status(Box<Status>),
-    /// No answer: nobody knows whether the request was executed.
-    #[error("no answer: {0}")]
+    /// No response: the request may or may not have been executed.
+    #[error("no response: {0}")]
     NoResponse(String),
-    /// An answer that is none.
-    #[error("the answer cannot be read: {0}")]
+    /// A response that cannot be decoded.
+    #[error("invalid response: {0}")]
     InvalidResponse(String),
 }
 
@@ -82,8 +83,8 @@ impl ApiError {
         }
     }
 
-    /// Whether the server says of this very object that it does not exist. A 404 that names no object, or another, says that a
-    /// path is not served, which proves nothing about objects.
+    /// True if the server says that exactly this object does not exist. A 404 without this name only says that a path
+    /// is not served, which proves nothing about objects.
     pub(crate) fn is_object_not_found(&self, resource: GroupVersionResource<&str>, name: &str) -> bool {
         self.status().is_some_and(|status| {
             status.reason == StatusReason::NotFound
@@ -93,26 +94,26 @@ impl ApiError {
         })
     }
 
-    /// Whether the server says that it has no such path: the resource is not served.
+    /// True if the server does not serve the path of the resource.
     pub(crate) fn is_resource_not_served(&self) -> bool {
         self.status().is_some_and(|status| {
             status.http_code() == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
         })
     }
 
-    /// Whether the object was changed since it was read, or is another one by now.
+    /// True if the object was changed since it was read, or replaced by another.
     pub(crate) fn is_conflict(&self) -> bool {
         self.status().is_some_and(|status| status.http_code() == 409)
     }
 
-    /// Whether a watch or a page is too far behind.
+    /// True if the resourceVersion of a watch or the continue token of a list has expired.
     pub(crate) fn is_expired(&self) -> bool {
         self.status().is_some_and(|status| status.http_code() == 410)
     }
 }
 
 impl ApiClient {
-    /// A client that shows a bearer token, and calls itself `agent` in audit logs.
+    /// Creates a client with a bearer token; `user_agent` appears in audit logs.
     pub fn new(connections: Arc<ClientConnections>, token: &str, user_agent: &str) -> Self {
         let mut authorization =
             HeaderValue::try_from(format!("Bearer {token}")).expect("tokens are made of letters and digits");
@@ -121,12 +122,11 @@ impl ApiClient {
         Self { connections, authorization, user_agent: HeaderValue::try_from(agent).expect("agents are plain text") }
     }
 
-    /// Gets an object or a list, in the form that `accept` names.
     pub(crate) async fn get(&self, path: &str, accept: &'static str) -> Result<ApiResponse, ApiError> {
         self.send(self.request(Method::GET, path).header(ACCEPT, accept), Bytes::new(), READ_TIMEOUT).await
     }
 
-    /// Gets a page unless it is the one that is known: then the answer's code is 304.
+    /// Gets a document unless it still has this ETag; then the code is 304.
     pub(crate) async fn get_if_modified(
         &self,
         path: &str,
@@ -140,17 +140,14 @@ impl ApiClient {
         self.send(request, Bytes::new(), READ_TIMEOUT).await
     }
 
-    /// Creates an object.
     pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<ApiResponse, ApiError> {
         self.send_write(Method::POST, path, "application/json", object).await
     }
 
-    /// Replaces an object.
     pub(crate) async fn update(&self, path: &str, object: &Value) -> Result<ApiResponse, ApiError> {
         self.send_write(Method::PUT, path, "application/json", object).await
     }
 
-    /// Changes an object by a merge patch.
     pub(crate) async fn merge_patch(&self, path: &str, patch: &Value) -> Result<ApiResponse, ApiError> {
         self.send_write(Method::PATCH, path, "application/merge-patch+json", patch).await
     }
@@ -160,7 +157,6 @@ impl ApiClient {
         self.send_write(Method::DELETE, path, "application/json", options).await
     }
 
-    /// Begins a watch.
     pub(crate) async fn watch(&self, path: &str, accept: &'static str) -> Result<ApiWatchStream, ApiError> {
         let request = self.request(Method::GET, path).header(ACCEPT, accept);
         let request = request.body(Full::default()).map_err(|error| ApiError::InvalidResponse(error.to_string()))?;
@@ -211,9 +207,7 @@ impl ApiClient {
 }
 
 async fn with_timeout<T>(timeout: Duration, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-    tokio::time::timeout(timeout, work)
-        .await
-        .unwrap_or_else(|_| Err(ApiError::NoResponse("it took too long".to_owned())))
+    tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(ApiError::NoResponse("timed out".to_owned())))
 }
 
 async fn read_response(response: Response<Incoming>) -> Result<ApiResponse, ApiError> {

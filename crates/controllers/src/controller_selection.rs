@@ -1,24 +1,24 @@
-//! Which controllers run: `--controllers`, by kube-controller-manager's rules.
+//! The `--controllers` flag, by kube-controller-manager's rules.
 
 use std::fmt;
 
-/// A controller that can be run.
+/// A controller that this server can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
-    /// Empties namespaces that are deleted, and lets them go.
+    /// Deletes the contents of terminating namespaces and finalizes them.
     Namespace,
-    /// Deletes what nobody owns any more.
+    /// Deletes objects whose owners are gone.
     GarbageCollector,
-    /// Gives every namespace its service account `default`.
+    /// Creates the service account `default` in every namespace.
     ServiceAccount,
-    /// Gives every namespace the ConfigMap `kube-root-ca.crt`.
+    /// Publishes the ConfigMap `kube-root-ca.crt` in every namespace.
     RootCaPublisher,
 }
 
 impl Controller {
     const ALL: [Self; 4] = [Self::Namespace, Self::GarbageCollector, Self::ServiceAccount, Self::RootCaPublisher];
 
-    /// kube-controller-manager's name, and its older one.
+    /// kube-controller-manager's name of the controller, and its older alias.
     pub fn names(self) -> [&'static str; 2] {
         match self {
             Self::Namespace => ["namespace-controller", "namespace"],
@@ -33,11 +33,11 @@ impl Controller {
     }
 }
 
-/// The controllers that run.
+/// The set of enabled controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerSelection(Vec<Controller>);
 
-/// A name that no controller has.
+/// A name in `--controllers` that is no controller.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnknownController(String);
 
@@ -51,8 +51,8 @@ impl fmt::Display for UnknownController {
 impl std::error::Error for UnknownController {}
 
 impl ControllerSelection {
-    /// Reads a list such as `*,-garbagecollector`: `*` for all that are not named, `x` for one, `-x` for all but one. The first
-    /// mention counts.
+    /// Parses a list such as `*,-garbagecollector`: `*` enables all that are not named, `x` enables and `-x` disables
+    /// one. The first mention counts.
     pub fn parse<'a>(list: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownController> {
         let mut named: Vec<(Controller, bool)> = Vec::new();
         let mut has_star = false;
@@ -72,12 +72,12 @@ impl ControllerSelection {
         Ok(Self(Controller::ALL.into_iter().filter(is_selected).collect()))
     }
 
-    /// Whether a controller runs.
+    /// True if the controller is enabled.
     pub fn is_enabled(&self, controller: Controller) -> bool {
         self.0.contains(&controller)
     }
 
-    /// Whether none does.
+    /// True if no controller is enabled.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

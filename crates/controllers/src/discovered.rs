@@ -1,7 +1,7 @@
-//! Discovery, read again and again, and never forgetting on its own.
+//! Discovery of resources, which forgets a resource only after proof.
 //!
-//! A document that has shrunk proves nothing: the server may have lost sight of those who serve the rest. What was listed once
-//! is asked for, and only a server that says it has no such path makes it forgotten.
+//! A discovery document that has shrunk proves nothing: the server may have lost contact with the peers that serve the
+//! rest. A resource that was listed once is kept until a request for it returns a 404 for the path.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::resources::{DiscoveredResource, DiscoveredResources};
 
 const ACCEPT_AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// What discovery said, and what to ask it with next time.
+/// The last discovery documents with their ETags, and the resources found in them.
 #[derive(Debug)]
 pub(crate) struct DiscoveryCache {
     client: ApiClient,
@@ -31,7 +31,7 @@ struct DiscoveryDocument {
     groups: Arc<GroupDiscoveryList>,
 }
 
-/// Why discovery gave nothing.
+/// A discovery document that could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiscoveryError {
     #[error("{path}: {source}")]
@@ -54,12 +54,12 @@ impl DiscoveryCache {
         Self { client, core: page("/api"), others: page("/apis"), resources: Arc::default() }
     }
 
-    /// What there is now, and what there was and may still be.
+    /// Reads discovery and returns all listed resources, plus earlier ones that are not proven gone.
     pub(crate) async fn refresh(&mut self) -> Result<Arc<DiscoveredResources>, DiscoveryError> {
         let is_newer = self.core.refresh(&self.client).await? | self.others.refresh(&self.client).await?;
         let has_unlisted = || {
-            let standing = crate::resources::DiscoveryState::Unlisted;
-            self.resources.all().iter().any(|resource| resource.discovery_state == standing)
+            let state = crate::resources::DiscoveryState::Unlisted;
+            self.resources.all().iter().any(|resource| resource.discovery_state == state)
         };
         if !is_newer && !has_unlisted() {
             return Ok(self.resources.clone());
@@ -75,18 +75,19 @@ impl DiscoveryCache {
         Ok(self.resources.clone())
     }
 
+    /// True if a request for the resource returns a 404 for its path.
     async fn is_gone(&self, resource: &DiscoveredResource) -> bool {
         let path = format!("{}?limit=1", resource.path(""));
         let asked = self.client.get(&path, METADATA_LIST_ONLY).await;
         let is_gone = asked.as_ref().is_err_and(ApiError::is_resource_not_served);
         if !is_gone {
-            tracing::info!(resource = %resource.name, "discovery lists it no longer; it is kept until proven gone");
+            tracing::info!(resource = %resource.name, "discovery no longer lists the resource, keeping it until a request returns 404");
         }
         is_gone
     }
 }
 
-/// What is listed, and what was known before and is not proven to be gone.
+/// The listed resources, plus previous ones that are not in `gone`.
 fn reconcile(
     previous: &DiscoveredResources,
     mut listed: DiscoveredResources,
@@ -101,7 +102,7 @@ fn reconcile(
 }
 
 impl DiscoveryDocument {
-    /// Whether there was a newer one.
+    /// Fetches the document; returns true if it has changed.
     async fn refresh(&mut self, client: &ApiClient) -> Result<bool, DiscoveryError> {
         let path = self.path;
         let answer = client.get_if_modified(path, ACCEPT_AGGREGATED, self.etag.as_ref()).await;
@@ -126,15 +127,15 @@ mod tests {
     fn unlisted_resource_is_kept_until_proven_gone() {
         let whole = parse_resources(&["v1 pods Pod ns list,delete", "batch/v1 jobs Job ns list,delete"]);
         let shrunk = || parse_resources(&["v1 pods Pod ns list,delete"]);
-        let standing =
+        let state =
             |known: &DiscoveredResources| known.find_by_kind("batch/v1", "Job").map(|jobs| jobs.discovery_state);
         let kept = reconcile(&whole, shrunk(), &[]);
-        assert_eq!(standing(&kept), Some(DiscoveryState::Unlisted));
+        assert_eq!(state(&kept), Some(DiscoveryState::Unlisted));
         let still_kept = reconcile(&kept, shrunk(), &[]);
-        assert_eq!(standing(&still_kept), Some(DiscoveryState::Unlisted), "however often it is read");
+        assert_eq!(state(&still_kept), Some(DiscoveryState::Unlisted), "repeated reads do not remove it");
         let back = reconcile(&still_kept, whole, &[]);
-        assert_eq!(standing(&back), Some(DiscoveryState::Confirmed));
+        assert_eq!(state(&back), Some(DiscoveryState::Confirmed));
         let gone = reconcile(&still_kept, shrunk(), &still_kept.missing_in(&shrunk()));
-        assert_eq!((standing(&gone), gone.all().len()), (None, 1));
+        assert_eq!((state(&gone), gone.all().len()), (None, 1));
     }
 }

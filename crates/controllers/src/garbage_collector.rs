@@ -1,9 +1,10 @@
-//! The garbage collector: what nobody owns any more goes.
+//! The garbage collector: deletes objects whose owners are gone.
 //!
-//! Every resource that discovery lists is followed, metadata only, into a graph of owners. The graph says what to look at; what
-//! becomes of an object is decided by live reads of its owners ([`decide`]): an owner is absent only if the server says so of
-//! this very object, never because a server is away, a version is stale or discovery lists less than before. Owners that wait
-//! for dependents are let go only while every resource is followed: an object out of sight may still be one.
+//! Informers follow the metadata of every discovered resource into a graph of owners. The graph selects the objects to
+//! examine; the decision about an object is based on live reads of its owners ([`decide`]): an owner is absent only if
+//! the server says so of exactly this object, never because a server is unreachable, a version is stale or discovery
+//! lists less than before. An owner that waits for its dependents is released only while every resource is followed,
+//! since an unseen object may be a dependent.
 
 mod absent_owners;
 mod actions;
@@ -32,23 +33,23 @@ use crate::metrics::QueueGauges;
 use crate::resources::DiscoveredResources;
 use crate::work_queue::{WorkQueue, WorkResult};
 
-/// The finalizer that keeps an object until its dependents no longer name it as owner.
+/// The finalizer that keeps an object until its dependents no longer refer to it.
 const FINALIZER_ORPHAN: &str = "orphan";
-/// The finalizer that keeps an object until its dependents are gone.
+/// The finalizer that keeps an object until its dependents are deleted.
 const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 
-/// How many objects are worked on at once: kube-controller-manager's 20, and some more, since a request costs less here.
+/// Tasks processed at once; kube-controller-manager has 20 workers, but local requests are cheaper.
 const WORKERS: usize = 32;
-/// Failures are repeated for ever; an outage that ends is noticed within the last of these.
+/// The backoff of failed tasks, which are retried forever; the end of an outage is noticed within the longest.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
-/// Discovery is read again so soon after a sign that it changed; several signs are one.
+/// The delay of a discovery read after a hint, so that several hints cause one read.
 const DISCOVERY_DELAY: Duration = Duration::from_secs(1);
-/// How often discovery is read while it is known to be incomplete.
+/// How often discovery is read while it is incomplete.
 const DISCOVERY_RETRY_INTERVAL: Duration = Duration::from_secs(3);
-/// How often the gauges of a queue that is not empty are renewed.
+/// The update interval of the gauges while the queue is not empty.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the collector is told.
+/// The configuration of the garbage collector.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) client: ApiClient,
@@ -56,7 +57,7 @@ pub(crate) struct Config {
     pub(crate) clock: fn() -> jiff::Timestamp,
 }
 
-/// Collects until it is dropped.
+/// Collects garbage until the future is dropped.
 pub(crate) async fn run(config: Config) {
     GarbageCollector::new(config).run().await;
 }
@@ -68,7 +69,7 @@ struct GarbageCollector {
     informers: Informers,
     graph: OwnerGraph,
     queue: WorkQueue<GarbageTask>,
-    /// What waits for discovery to change.
+    /// Tasks that wait for discovery to change.
     awaiting_discovery: HashSet<GarbageTask>,
     running: FuturesUnordered<BoxFuture<'static, (GarbageTask, TaskOutcome)>>,
     absent_owners: Arc<AbsentOwnerCache>,
@@ -116,13 +117,13 @@ impl GarbageCollector {
         }
     }
 
-    /// Reads discovery, follows what is new, and gives what waited for it another chance.
+    /// Reads discovery, starts informers for new resources, and retries the tasks that waited for it.
     async fn read_discovery(&mut self) {
         self.discovery_due = None;
         let resources = match self.discovery_cache.refresh().await {
             Ok(resources) => resources,
             Err(error) => {
-                tracing::warn!(%error, "the garbage collector cannot read discovery");
+                tracing::warn!(%error, "failed to read discovery");
                 self.discovery_due = Some(Instant::now() + DISCOVERY_RETRY_INTERVAL);
                 return;
             }
@@ -136,7 +137,7 @@ impl GarbageCollector {
         }
         self.resources = resources;
         for gone in self.informers.update_resources(&self.resources) {
-            tracing::info!(resource = %gone.name, "a resource is gone, and with it its objects");
+            tracing::info!(resource = %gone.name, "resource is no longer served, removing its objects from the graph");
             let objects = self.graph.unlisted_objects(&gone, &HashSet::new());
             let tasks = objects.iter().flat_map(|uid| self.graph.remove(uid)).collect();
             self.enqueue(tasks);
@@ -175,7 +176,7 @@ impl GarbageCollector {
             }
             InformerEvent::Unavailable(error) => {
                 if self.informers.mark_unavailable(id) {
-                    tracing::info!(resource = %resource.name, %error, "a resource cannot be followed; trying again");
+                    tracing::info!(resource = %resource.name, %error, "failed to watch resource, will retry");
                 }
                 self.schedule_discovery();
                 Vec::new()
@@ -192,7 +193,7 @@ impl GarbageCollector {
         }
     }
 
-    /// Starts as much as may run at once. Nothing begins before every resource was listed or is known to be away.
+    /// Starts tasks up to [`WORKERS`]. Waits until every resource was listed or is known to be unavailable.
     fn start_work(&mut self) {
         if !self.informers.have_started() {
             return;
@@ -210,7 +211,7 @@ impl GarbageCollector {
         }
     }
 
-    /// What there is to do about a task; `None` if that is nothing.
+    /// The work for a task; `None` if there is nothing to do.
     fn plan_work(&mut self, task: &GarbageTask) -> Option<BoxFuture<'static, TaskOutcome>> {
         let tools = TaskContext {
             client: self.config.client.clone(),
@@ -233,7 +234,7 @@ impl GarbageCollector {
                 match (&node.state, node.state.deletion()) {
                     (NodeState::Deleted, _) => None,
                     (NodeState::Virtual, _) => Some(Box::pin(tools.examine_virtual_owner(uid.clone(), node))),
-                    // It is on its way; what comes of it is seen.
+                    // The deletion is in progress; its end arrives as an event.
                     (_, DeletionState::Terminating | DeletionState::Orphaning) => None,
                     (_, DeletionState::Foreground) => self.wait_for_dependents(uid, node, tools),
                     (_, DeletionState::NotDeleting) => {
@@ -245,7 +246,7 @@ impl GarbageCollector {
         }
     }
 
-    /// An owner in foreground deletion: its dependents first.
+    /// For an owner in foreground deletion: examines its blocking dependents, or releases it if there are none.
     fn wait_for_dependents(
         &mut self,
         uid: &Uid,
@@ -278,7 +279,7 @@ impl GarbageCollector {
         dependents
     }
 
-    /// Whether no object can be out of sight: every resource is followed, and discovery confirms them all.
+    /// True if no object can be unseen: every resource is followed, and discovery confirms all of them.
     fn has_complete_view(&self) -> bool {
         self.informers.all_synced() && informers::is_discovery_complete(&self.resources)
     }
@@ -293,7 +294,7 @@ impl GarbageCollector {
         let client = self.config.client.clone();
         Some(Box::pin(async move {
             if let Err(error) = client.create(&path, &event).await {
-                tracing::debug!(%error, "an event could not be written");
+                tracing::debug!(%error, "failed to create event");
             }
             TaskOutcome::Done
         }))
@@ -316,7 +317,7 @@ impl GarbageCollector {
             }
             TaskOutcome::ViewIncomplete => WorkResult::Failed,
             TaskOutcome::Failed(error) => {
-                tracing::debug!(?task, %error, "garbage collection of an object failed; trying again");
+                tracing::debug!(?task, %error, "garbage collection task failed, will retry");
                 WorkResult::Failed
             }
         };

@@ -1,4 +1,4 @@
-//! A resource, listed and then watched for as long as it lasts.
+//! Informers: list a resource, then watch it, until the receiver is dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use tokio::sync::mpsc;
 
 use crate::client::{ApiClient, ApiError, ApiWatchEvent, ApiWatchStream, METADATA_LIST_ONLY, METADATA_ONLY, PAGE_SIZE};
 
-/// How long to wait before a list or a watch is tried again.
+/// The backoff of failed lists and watches.
 const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
-/// Unique to an object, for ever.
+/// Unique to an object over all time.
 pub(crate) type Uid = Arc<str>;
 
-/// What is read of an object.
+/// The decoded part of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct ObservedObject {
     #[serde(default)]
     pub(crate) metadata: ObservedMetadata,
-    /// Of a ConfigMap that is read whole.
+    /// Only for ConfigMaps read with [`ObjectDetail::Full`].
     #[serde(default)]
     pub(crate) data: Option<HashMap<String, String>>,
 }
 
-/// What is read of an object's metadata.
+/// The decoded part of an object's metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ObservedMetadata {
@@ -43,7 +43,7 @@ pub(crate) struct ObservedMetadata {
     pub(crate) finalizers: Vec<Box<str>>,
 }
 
-/// One owner, as an object names it. Names compare by all fields.
+/// An owner reference; equality covers all fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ObservedOwnerReference {
@@ -69,49 +69,49 @@ fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
 pub(crate) struct ObjectList {
     #[serde(default)]
     pub(crate) metadata: api::metadata::ListMeta,
-    /// A real kube-apiserver writes `null` for none; without the field it is no list.
+    /// kube-apiserver writes `null` for an empty list; without the field the body is no list.
     #[serde(deserialize_with = "null_is_default")]
     pub(crate) items: Vec<ObservedObject>,
 }
 
-/// Whom a follower tells, and under which number.
+/// The channel for the events of an informer, with the informer's id.
 #[derive(Debug)]
 pub(crate) struct EventSink<Id> {
     pub(crate) id: Id,
     pub(crate) events: mpsc::Sender<(Id, InformerEvent)>,
 }
 
-/// What a follower tells.
+/// An event of an informer.
 #[derive(Debug)]
 pub(crate) enum InformerEvent {
-    /// An object as it is now.
+    /// An object was created or changed, or is part of the list.
     Applied(Box<ObservedObject>),
-    /// An object that is gone, as it was last.
+    /// An object was deleted; this is its last state.
     Deleted(Box<ObservedObject>),
-    /// The list is complete: what is not in it does not exist.
+    /// The list is complete: other objects of the resource do not exist.
     Listed(HashSet<Uid>),
-    /// It can be neither listed nor watched, for now.
+    /// The resource can be neither listed nor watched at present.
     Unavailable(ApiError),
 }
 
-/// Which objects, and how much of them.
+/// The objects to follow.
 #[derive(Clone, Debug)]
 pub(crate) struct InformerScope {
-    /// Of the collection.
+    /// The path of the collection.
     pub(crate) path: String,
-    /// A part of the query, such as `fieldSelector=…`, or nothing.
+    /// A part of the query, such as `fieldSelector=…`, or empty.
     pub(crate) query: &'static str,
     pub(crate) detail: ObjectDetail,
 }
 
-/// How much of objects is wanted.
+/// Whether to request whole objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ObjectDetail {
     Metadata,
     Full,
 }
 
-/// Lists and watches for ever, until nobody listens.
+/// Lists and watches a resource until the receiver is dropped.
 pub(crate) async fn run_informer<Id: Copy>(client: ApiClient, scope: InformerScope, sink: EventSink<Id>) {
     let mut failures = 0;
     let mut version = None;
@@ -121,7 +121,8 @@ pub(crate) async fn run_informer<Id: Copy>(client: ApiClient, scope: InformerSco
             Err(InformerExit::ReceiverDropped) => return,
             Err(InformerExit::Failed(error)) => {
                 failures += 1;
-                // A stream that broke is taken up where it ended; only what cannot be begun again is away.
+                // A broken watch is resumed where it ended; only a second failure in a row makes the resource
+                // unavailable.
                 if failures > 1 || version.is_none() {
                     version = None;
                     if sink.send(InformerEvent::Unavailable(error)).await.is_err() {
@@ -134,9 +135,8 @@ pub(crate) async fn run_informer<Id: Copy>(client: ApiClient, scope: InformerSco
     }
 }
 
-/// Why following stopped.
+/// The reason for which an informer stopped.
 enum InformerExit {
-    /// Nobody listens any more.
     ReceiverDropped,
     Failed(ApiError),
 }
@@ -153,7 +153,7 @@ impl<Id: Copy> EventSink<Id> {
     }
 }
 
-/// One list if there is no version to begin with, and one watch to its end.
+/// Lists the resource unless `version` is known, then watches until the watch ends.
 async fn list_and_watch_once<Id: Copy>(
     client: &ApiClient,
     scope: &InformerScope,
@@ -165,12 +165,12 @@ async fn list_and_watch_once<Id: Copy>(
         Some(from) => from,
         None => list_all(client, scope, sink).await?,
     };
-    // Not less than a server would choose, so that many watches do not end at once.
+    // kube-apiserver's range, randomized so that many watches do not end at once.
     let seconds = 1800 + fastrand::u64(..1800);
-    let InformerScope { path, query, detail: depth } = scope;
+    let InformerScope { path, query, detail } = scope;
     let path =
         format!("{path}?{query}&watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}");
-    let accept = match depth {
+    let accept = match detail {
         ObjectDetail::Metadata => METADATA_ONLY,
         ObjectDetail::Full => "application/json",
     };
@@ -187,7 +187,7 @@ async fn list_and_watch_once<Id: Copy>(
     forward_events(&mut watching, version, sink).await
 }
 
-/// Tells of every change until the watch ends. `version` is the last one told.
+/// Forwards events until the watch ends. `version` is the last resourceVersion seen.
 async fn forward_events<Id: Copy>(
     watch_stream: &mut ApiWatchStream,
     version: &mut Option<String>,
@@ -206,7 +206,7 @@ async fn forward_events<Id: Copy>(
         let (ApiWatchEvent::Applied(object) | ApiWatchEvent::Deleted(object) | ApiWatchEvent::Bookmark(object)) =
             &change;
         let seen: ObservedObject = serde_json::from_str(object.get())
-            .map_err(|error| ApiError::InvalidResponse(format!("an object in a watch: {error}")))?;
+            .map_err(|error| ApiError::InvalidResponse(format!("object of a watch event: {error}")))?;
         *version = Some(seen.metadata.resource_version.to_string());
         match change {
             ApiWatchEvent::Applied(_) => sink.send(InformerEvent::Applied(Box::new(seen))).await?,
@@ -216,14 +216,14 @@ async fn forward_events<Id: Copy>(
     }
 }
 
-/// Tells of every object there is, page by page; the version of the list.
+/// Sends every object of the list, page by page, and returns the list's resourceVersion.
 async fn list_all<Id: Copy>(
     client: &ApiClient,
     scope: &InformerScope,
     sink: &EventSink<Id>,
 ) -> Result<String, InformerExit> {
-    let InformerScope { path, query, detail: depth } = scope;
-    let accept = match depth {
+    let InformerScope { path, query, detail } = scope;
+    let accept = match detail {
         ObjectDetail::Metadata => METADATA_LIST_ONLY,
         ObjectDetail::Full => "application/json",
     };
@@ -246,9 +246,8 @@ async fn list_all<Id: Copy>(
     }
 }
 
-/// Reads a page of a list.
 pub(crate) fn parse_list(body: &[u8]) -> Result<ObjectList, ApiError> {
-    serde_json::from_slice(body).map_err(|error| ApiError::InvalidResponse(format!("a list: {error}")))
+    serde_json::from_slice(body).map_err(|error| ApiError::InvalidResponse(format!("list: {error}")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Elections over HTTP: the port that `election` asks for, on this client.
+//! The [`LeaseClient`] of leader elections over HTTP.
 
 use api::objects::Lease;
 use api::{GroupVersionResource, PortError};
@@ -11,7 +11,7 @@ use crate::client::{ApiClient, ApiError};
 const LEASES: GroupVersionResource<&str> =
     GroupVersionResource { group: "coordination.k8s.io", version: "v1", resource: "leases" };
 
-/// Leases as the API server has them.
+/// Leases of the API server.
 #[derive(Debug)]
 pub(crate) struct ApiLeaseClient(pub(crate) ApiClient);
 

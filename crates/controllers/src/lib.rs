@@ -1,12 +1,12 @@
-//! Controllers that every cluster needs: namespaces that go when they are empty, objects that go when nobody owns them, and
-//! what each namespace has from the start.
+//! The controllers that every cluster needs: namespace deletion, garbage collection, and the default objects of each
+//! namespace.
 //!
-//! They are written as any client would write them: discovery, requests and watches over TLS to this server's own front, each
-//! under the service account that kube-controller-manager gives it, with the rights that roles grant it. What they may conclude
-//! from an answer stands in pure functions: `collector`'s `judge` and `graph`, `namespaces`' `findings`.
+//! They are ordinary API clients: discovery, requests and watches over TLS to this server's own address, each under the
+//! service account and the RBAC roles that kube-controller-manager uses for it. The rules for what a response proves
+//! are pure functions: `garbage_collector`'s `decide` and `graph`, and `namespaces`' `findings`.
 //!
-//! One server of a cluster runs each controller: they stand for election over Leases. A controller is one future with all its
-//! watches and requests in it, so that losing the lead drops everything at once. Idle, it asks for nothing.
+//! Each controller runs on one server of the cluster, elected by a Lease. A controller is a single future that contains
+//! all its watches and requests, so losing the lease drops them at once. An idle controller sends no requests.
 
 pub mod client;
 pub mod controller_selection;
@@ -33,48 +33,49 @@ pub use metrics::Metrics;
 use crate::leases::ApiLeaseClient;
 use crate::metrics::LeaderStatus;
 
-/// Where the leases of the controllers are.
+/// The namespace of the election leases.
 const LEASE_NAMESPACE: &str = "kube-system";
-/// Slower than kube-controller-manager's two seconds: each renewal is a write to storage, and a leader that dies is missed for
-/// the fifteen seconds of its lease either way.
+/// Longer than kube-controller-manager's two seconds: each renewal is a write to storage, and a dead leader is replaced
+/// only after the fifteen seconds of its lease either way.
 const RENEW_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Those on whose behalf controllers work: a bearer token for each.
+/// Bearer tokens for the identities that the controllers use.
 #[derive(Clone, Debug)]
 pub struct ControllerTokens {
-    /// Of `system:serviceaccount:kube-system:namespace-controller`.
+    /// Token of `system:serviceaccount:kube-system:namespace-controller`.
     pub namespace_controller: String,
-    /// Of `system:serviceaccount:kube-system:generic-garbage-collector`.
+    /// Token of `system:serviceaccount:kube-system:generic-garbage-collector`.
     pub garbage_collector: String,
-    /// Of `system:serviceaccount:kube-system:service-account-controller`.
+    /// Token of `system:serviceaccount:kube-system:service-account-controller`.
     pub service_account_controller: String,
-    /// Of `system:serviceaccount:kube-system:root-ca-cert-publisher`.
+    /// Token of `system:serviceaccount:kube-system:root-ca-cert-publisher`.
     pub root_ca_publisher: String,
-    /// Of `system:kube-controller-manager`, who reads what several of them need.
+    /// Token of `system:kube-controller-manager`, which reads what several controllers need.
     pub controller_manager: String,
-    /// Of `system:apiserver`, the server itself, who stands for election.
+    /// Token of `system:apiserver`, the server itself, for leader election.
     pub server: String,
 }
 
-/// What the controllers are told.
+/// The configuration of all controllers.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which of them run.
+    /// The enabled controllers, from `--controllers`.
     pub selection: ControllerSelection,
-    /// This server's own front.
+    /// The address of this server.
     pub address: ApiServerAddress,
-    /// Who they are.
+    /// The bearer tokens of the controllers.
     pub tokens: ControllerTokens,
-    /// The authority of serving certificates, PEM, for every namespace to know; `None` if there is none to publish.
+    /// The CA bundle of the serving certificates in PEM, published to every namespace; `None`: nothing is published.
     pub root_ca: Option<Arc<str>>,
-    /// This process among all that stand for election.
+    /// The holder identity of this process in the elections.
     pub holder: String,
     /// The wall clock.
     pub clock: fn() -> jiff::Timestamp,
 }
 
-/// Starts the controllers. They lead no longer when `tasks` are stopped, which should be before the server stops to answer;
-/// their connections are moved along by `carriers`, which must outlive them, so that a lead can be given back.
+/// Starts the enabled controllers. They give up leadership when `tasks` stop, which should happen before the server
+/// stops serving; their connections run on `connection_tasks`, which must outlive them, so that the leases can be
+/// released.
 pub fn start(config: &Config, metrics: &Metrics, tasks: &Tasks, connection_tasks: Tasks) {
     let connections = ClientConnections::new(config.address.clone(), connection_tasks);
     let client = |token: &str, agent: &str| ApiClient::new(connections.clone(), token, agent);
@@ -115,7 +116,7 @@ pub fn start(config: &Config, metrics: &Metrics, tasks: &Tasks, connection_tasks
     }
 }
 
-/// One that stands for election.
+/// A controller in its leader election.
 struct ControllerCandidate {
     name: &'static str,
     elector: Elector,
@@ -141,7 +142,7 @@ impl ControllerCandidate {
     }
 }
 
-/// Shows that this server leads, for as long as it is there.
+/// Sets the leader metric to 1 until it is dropped.
 struct LeaderStatusGuard {
     name: &'static str,
     metrics: Metrics,

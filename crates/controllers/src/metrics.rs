@@ -1,4 +1,4 @@
-//! What controllers tell about their work.
+//! The metrics of the controllers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
 use tokio::time::Instant;
 
-/// The metrics of all controllers. Names are kube-controller-manager's where it has one.
+/// The metrics of all controllers, with kube-controller-manager's names where it has one.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     depth: IntGaugeVec,
@@ -17,7 +17,7 @@ pub struct Metrics {
     oldest_item_age: OldestItemAge,
 }
 
-/// The gauges of one controller.
+/// The gauges of one controller's work queue.
 #[derive(Clone)]
 pub(crate) struct QueueGauges {
     metrics: Metrics,
@@ -30,7 +30,7 @@ impl fmt::Debug for QueueGauges {
     }
 }
 
-/// Since when the oldest item of each queue has been there. The age is computed when it is asked for.
+/// The insertion time of the oldest item in each queue. The age is computed on collection.
 #[derive(Clone, Debug)]
 struct OldestItemAge {
     gauge: GaugeVec,
@@ -38,12 +38,18 @@ struct OldestItemAge {
 }
 
 impl Metrics {
-    /// Metrics that this registry shows.
+    /// Registers the metrics.
     pub fn new(registry: &Registry) -> Self {
-        let depth = Opts::new("workqueue_depth", "How many items a controller has to work on.");
-        let leads = Opts::new("leader_election_master_status", "Whether this server runs a controller.");
-        let oldest =
-            Opts::new("unskew_controller_oldest_item_seconds", "How long the oldest item of a controller has waited.");
+        let depth =
+            Opts::new("workqueue_depth", "Items in the work queue of a controller, including those in progress.");
+        let leads = Opts::new(
+            "leader_election_master_status",
+            "1 if this server leads the election of a controller, 0 if it stands by.",
+        );
+        let oldest = Opts::new(
+            "unskew_controller_oldest_item_seconds",
+            "Age of the oldest item in the work queue of a controller.",
+        );
         let metrics = Self {
             depth: IntGaugeVec::new(depth, &["name"]).expect("the name is well-formed"),
             leader_status: IntGaugeVec::new(leads, &["name"]).expect("the name is well-formed"),
@@ -78,7 +84,6 @@ impl Metrics {
     }
 }
 
-/// Whether this server runs a controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeaderStatus {
     Standby,

@@ -1,4 +1,4 @@
-//! What every namespace has: a service account `default`, and the certificate authority by which this server is known.
+//! Creates the default objects of every namespace: the service account `default`, and the ConfigMap with the root CA.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,32 +15,31 @@ use crate::client::{ApiClient, ApiError};
 use crate::informer::{EventSink, InformerEvent, InformerScope, ObjectDetail, ObservedObject, Uid, run_informer};
 use crate::work_queue::{WorkQueue, WorkResult};
 
-/// How many objects are written at once.
+/// Objects written at once.
 const CONCURRENT_WRITES: usize = 8;
-/// A write that fails is tried again after so long.
+/// The backoff of failed writes.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
-/// How many notices may wait.
+/// Informer events that may be queued.
 const EVENTS_MAX: usize = 256;
 
 /// The service account of pods that name none.
 const DEFAULT_SERVICE_ACCOUNT: &str = "default";
-/// The ConfigMap with the authority.
 const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
-/// Kubernetes' words on that ConfigMap.
+/// Kubernetes' annotation on that ConfigMap.
 const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 
-/// What the controller is told.
+/// The configuration of this controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Reads namespaces, accounts and ConfigMaps.
+    /// Reads namespaces, service accounts and ConfigMaps.
     pub(crate) reader: ApiClient,
-    /// Writes accounts; `None` if others do.
+    /// Writes service accounts; `None` if that controller is disabled.
     pub(crate) service_account_client: Option<ApiClient>,
-    /// Writes the authority, and what it is, PEM; `None` if others do.
+    /// Writes the ConfigMap, with the CA bundle in PEM; `None` if that controller is disabled.
     pub(crate) root_ca: Option<(ApiClient, Arc<str>)>,
 }
 
-/// What is followed.
+/// A watched resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum DefaultsSource {
     Namespaces,
@@ -48,33 +47,32 @@ enum DefaultsSource {
     RootCaConfigMaps,
 }
 
-/// Something that a namespace should have.
+/// An object that every namespace should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum NamespaceDefault {
     ServiceAccount,
     RootCa,
 }
 
-/// Something that a namespace should have, in a namespace.
 type NamespaceDefaultKey = (Arc<str>, NamespaceDefault);
 
-/// What is known of the cluster; what should be done follows from it.
+/// The watched state of the cluster, from which the missing objects follow.
 #[derive(Debug, Default)]
 struct ClusterView {
-    /// Namespaces that are not about to go.
+    /// Namespaces that are not terminating.
     namespaces: HashSet<Arc<str>>,
-    /// Namespaces that have an account.
+    /// Namespaces with a service account `default`.
     with_service_account: HashSet<Arc<str>>,
-    /// What each namespace's ConfigMap says.
+    /// The CA bundle in each namespace's ConfigMap; `None` without the key.
     root_cas: HashMap<Arc<str>, Option<String>>,
-    /// Which sources were listed.
+    /// Sources whose initial list is complete.
     listed: HashSet<DefaultsSource>,
-    /// The namespace of each object of which there is one per namespace, for those that a list lacks.
+    /// The namespace of each object by uid, to detect deletions from a new list.
     object_namespaces: HashMap<(DefaultsSource, Uid), Arc<str>>,
 }
 
 impl ClusterView {
-    /// Notes what changed; the namespaces that should be looked at.
+    /// Applies an event; returns the namespaces to check.
     fn apply(&mut self, source: DefaultsSource, event: InformerEvent) -> Vec<Arc<str>> {
         match event {
             InformerEvent::Applied(seen) => {
@@ -106,7 +104,7 @@ impl ClusterView {
                 self.namespaces.iter().cloned().collect()
             }
             InformerEvent::Unavailable(error) => {
-                tracing::info!(?source, %error, "what namespaces should have cannot be followed; trying again");
+                tracing::info!(?source, %error, "failed to watch default objects, will retry");
                 Vec::new()
             }
         }
@@ -121,7 +119,7 @@ impl ClusterView {
         namespace
     }
 
-    /// What a namespace lacks.
+    /// The objects that a namespace lacks, considering only sources whose list is complete.
     fn missing_defaults(&self, namespace: &Arc<str>, root_ca: Option<&str>) -> Vec<NamespaceDefault> {
         let is_listed = |source| self.listed.contains(&source);
         let mut lacks = Vec::new();
@@ -146,7 +144,7 @@ fn namespace_of(source: DefaultsSource, seen: &ObservedObject) -> Arc<str> {
     }
 }
 
-/// Gives every namespace what it lacks, until it is dropped.
+/// Creates missing objects in every namespace, until the future is dropped.
 pub(crate) async fn run(config: Config) {
     let (sender, mut notices) = mpsc::channel(EVENTS_MAX);
     let selection = |path: &str, query, depth| InformerScope { path: path.to_owned(), query, detail: depth };
@@ -196,7 +194,8 @@ pub(crate) async fn run(config: Config) {
     }
 }
 
-/// Writes one object. What was refused because the namespace goes or the object is there is done: the watches tell of it.
+/// Writes one object. 403, 404 and 409 count as done: the namespace is terminating or the object exists, and the
+/// informers report the change.
 async fn write_default(
     config: Config,
     namespace: Arc<str>,
@@ -224,7 +223,7 @@ async fn write_default(
         Ok(_) => WorkResult::Done,
         Err(ApiError::Status(status)) if matches!(status.http_code(), 403 | 404 | 409) => WorkResult::Done,
         Err(error) => {
-            tracing::debug!(%namespace, ?item, %error, "a namespace does not get what it lacks; trying again");
+            tracing::debug!(%namespace, ?item, %error, "failed to write default object, will retry");
             WorkResult::Failed
         }
     };
@@ -262,11 +261,7 @@ mod tests {
         assert_eq!(lacks(&known), [NamespaceDefault::ServiceAccount]);
         known.apply(DefaultsSource::RootCaConfigMaps, InformerEvent::Listed(HashSet::new()));
         assert_eq!(lacks(&known), [NamespaceDefault::ServiceAccount, NamespaceDefault::RootCa]);
-        assert_eq!(
-            known.missing_defaults(&n, None),
-            [NamespaceDefault::ServiceAccount],
-            "there is no authority to publish"
-        );
+        assert_eq!(known.missing_defaults(&n, None), [NamespaceDefault::ServiceAccount], "there is no CA to publish");
         assert_eq!(
             known.apply(DefaultsSource::ServiceAccounts, InformerEvent::Applied(observed_object("n", "default", None))),
             std::slice::from_ref(&n)
@@ -290,7 +285,7 @@ mod tests {
         assert_eq!(
             lacks(&known),
             [NamespaceDefault::ServiceAccount, NamespaceDefault::RootCa],
-            "a list without it says that it is gone"
+            "a list without it shows that it was deleted"
         );
     }
 

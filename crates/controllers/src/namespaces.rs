@@ -1,8 +1,8 @@
-//! The life of namespaces: one that is deleted goes when everything in it is gone, and not before.
+//! The namespace controller: deletes the contents of terminating namespaces, then finalizes them.
 //!
-//! A namespace is finalized only after a pass in which discovery was whole and a consistent list of every resource was empty.
-//! Whatever cannot be seen keeps it: a server that is away, a version that is stale, a resource that is no longer listed. Its
-//! conditions say which, and since when.
+//! A namespace is finalized only after a pass in which discovery was complete and a consistent list of every resource
+//! was empty. Anything that cannot be checked keeps it: an unreachable server, a stale version, a resource that is no
+//! longer listed. The conditions of the namespace report the cause, and since when.
 
 mod conditions;
 mod content_deletion;
@@ -27,23 +27,23 @@ use crate::metrics::QueueGauges;
 use crate::resources::{DiscoveredResource, DiscoveredResources, ResourceScope};
 use crate::work_queue::{WorkQueue, WorkResult};
 
-/// The finalizer that is this controller's to remove.
+/// The entry in `spec.finalizers` that this controller removes.
 const FINALIZER: &str = "kubernetes";
-/// How many namespaces are emptied at once; kube-controller-manager's default.
+/// Namespaces processed at once; kube-controller-manager's default.
 const CONCURRENT_NAMESPACES: usize = 10;
-/// How many resources of one namespace are.
+/// Resources of one namespace processed at once.
 const CONCURRENT_RESOURCES: usize = 8;
-/// A namespace that cannot go yet is looked at again after so long; an outage that ends is noticed within the last of these.
+/// The backoff of a namespace that cannot be finalized yet; the end of an outage is noticed within the longest.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(4));
-/// How many notices may wait.
+/// Informer events that may be queued.
 const EVENTS_MAX: usize = 256;
-/// How often the gauges of a queue that is not empty are renewed.
+/// The update interval of the gauges while the queue is not empty.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
 
-/// What the controller is told.
+/// The configuration of the namespace controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) client: ApiClient,
@@ -51,7 +51,7 @@ pub(crate) struct Config {
     pub(crate) clock: fn() -> jiff::Timestamp,
 }
 
-/// Empties and finalizes namespaces until it is dropped.
+/// Deletes the contents of namespaces and finalizes them, until the future is dropped.
 pub(crate) async fn run(config: Config) {
     let (sender, mut notices) = mpsc::channel(EVENTS_MAX);
     let selection = InformerScope { path: "/api/v1/namespaces".to_owned(), query: "", detail: ObjectDetail::Metadata };
@@ -81,7 +81,7 @@ pub(crate) async fn run(config: Config) {
             Some(((), notice)) = notices.recv() => match notice {
                 InformerEvent::Applied(seen) if seen.metadata.is_deleting => queue.add(&seen.metadata.name, Instant::now()),
                 InformerEvent::Applied(_) | InformerEvent::Deleted(_) | InformerEvent::Listed(_) => {}
-                InformerEvent::Unavailable(error) => tracing::warn!(%error, "namespaces cannot be followed; trying again"),
+                InformerEvent::Unavailable(error) => tracing::warn!(%error, "failed to watch namespaces, will retry"),
             },
             Some((name, ended)) = running.next() => queue.finish(&name, ended, Instant::now()),
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
@@ -93,7 +93,6 @@ pub(crate) async fn run(config: Config) {
     }
 }
 
-/// Looks at one namespace after another.
 struct NamespaceTerminator {
     discovery_cache: Mutex<DiscoveryCache>,
     config: Config,
@@ -104,13 +103,13 @@ impl NamespaceTerminator {
         match self.try_finalize(name).await {
             Ok(ended) => ended,
             Err(error) => {
-                tracing::debug!(namespace = name, %error, "a namespace could not be looked at; trying again");
+                tracing::debug!(namespace = name, %error, "namespace pass failed, will retry");
                 WorkResult::Failed
             }
         }
     }
 
-    /// One pass over a namespace, from its state to its conditions or its end.
+    /// Runs one pass over a namespace: deletes contents, then updates the conditions or finalizes.
     async fn try_finalize(&self, name: &str) -> Result<WorkResult, ApiError> {
         let path = format!("/api/v1/namespaces/{name}");
         let namespace = match self.config.client.get(&path, "application/json").await {
@@ -131,6 +130,7 @@ impl NamespaceTerminator {
         }
     }
 
+    /// Deletes the pods and, once none remains, all other objects of a namespace.
     async fn delete_contents(&self, namespace: &str) -> Findings {
         let mut findings = Findings::default();
         let resources = match self.discovery_cache.lock().await.refresh().await {
@@ -142,7 +142,7 @@ impl NamespaceTerminator {
         };
         findings.record_discovery(&resources);
         let client = &self.config.client;
-        // Pods first: what they use must not be taken from under them.
+        // Pods first, so that they do not lose objects that they use.
         let (pods, others): (Vec<_>, Vec<_>) =
             deletable_in_namespace(&resources).partition(|resource| is_pods(resource));
         for resources in [pods, others] {
@@ -162,7 +162,7 @@ impl NamespaceTerminator {
         findings
     }
 
-    /// Says on the namespace why it is still there.
+    /// Reports in the conditions why the namespace still exists.
     async fn update_conditions(&self, path: &str, mut namespace: Value, findings: &Findings) -> Result<(), ApiError> {
         let before = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let now = (self.config.clock)().into();
@@ -171,13 +171,13 @@ impl NamespaceTerminator {
         namespace["status"]["conditions"] = conditions.into();
         match self.config.client.update(&format!("{path}/status"), &namespace).await {
             Ok(_) => Ok(()),
-            // The next pass tells it.
+            // The next pass repeats the update.
             Err(error) if error.is_conflict() => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Lets a namespace go, provided that it is the one that was looked at.
+    /// Removes the finalizer, if the namespace is unchanged since the pass began.
     async fn finalize(&self, path: &str, mut namespace: Value) -> Result<(), ApiError> {
         let finalizers = namespace["spec"]["finalizers"].as_array().cloned().unwrap_or_default();
         let rest: Vec<Value> = finalizers.into_iter().filter(|finalizer| *finalizer != FINALIZER).collect();
@@ -185,7 +185,7 @@ impl NamespaceTerminator {
         let name = namespace["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         match self.config.client.update(&format!("{path}/finalize"), &namespace).await {
             Ok(_) => {
-                tracing::info!(namespace = name, "a namespace is empty and may go");
+                tracing::info!(namespace = name, "finalized empty namespace");
                 Ok(())
             }
             Err(error) if error.is_object_not_found(NAMESPACES, &name) => Ok(()),
@@ -194,7 +194,7 @@ impl NamespaceTerminator {
     }
 }
 
-/// What must be empty. Bindings and the like can be neither listed nor deleted, and hold nothing.
+/// The resources that must be empty. Resources that cannot be listed and deleted, such as bindings, hold no objects.
 fn deletable_in_namespace(resources: &DiscoveredResources) -> impl Iterator<Item = Arc<DiscoveredResource>> + use<'_> {
     resources.deletable().filter(|resource| resource.scope == ResourceScope::Namespace).cloned()
 }
@@ -208,5 +208,5 @@ fn has_kubernetes_finalizer(namespace: &Value) -> bool {
 }
 
 fn parse_namespace(body: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(body).map_err(|error| ApiError::InvalidResponse(format!("a namespace: {error}")))
+    serde_json::from_slice(body).map_err(|error| ApiError::InvalidResponse(format!("namespace: {error}")))
 }

@@ -1,7 +1,7 @@
-//! What there is to look after, from discovery.
+//! The resources that controllers work on, from discovery.
 //!
-//! One version stands for all versions of a resource: they are views of the same objects. A resource of which no version is
-//! confirmed stays in the list, so that asking for it fails instead of not happening.
+//! One version represents all versions of a resource, which are views of the same objects. A resource without a
+//! confirmed version stays in the list, so that requests for it fail instead of being skipped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use discovery::{
 };
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-/// What may not stand in a segment of a path.
+/// Characters to escape in a path segment.
 const PATH_SEGMENT_ESCAPES: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'/').add(b'<').add(b'>').add(b'?');
 
-/// One resource, in the version it is asked for.
+/// One resource in the version used for requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DiscoveredResource {
     pub(crate) name: GroupVersionResource,
@@ -26,7 +26,6 @@ pub(crate) struct DiscoveredResource {
     verbs: SharedStrList,
 }
 
-/// Where objects live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResourceScope {
     Cluster,
@@ -37,9 +36,9 @@ pub(crate) enum ResourceScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiscoveryState {
     Confirmed,
-    /// Its only versions are `Stale`.
+    /// All its versions are `Stale`.
     Stale,
-    /// It was listed before, is not listed now, and nobody has said that it is gone.
+    /// It was listed before and is not listed now, but is not proven gone.
     Unlisted,
 }
 
@@ -52,7 +51,7 @@ impl DiscoveredResource {
         self.name.group_resource()
     }
 
-    /// The path of all its objects in a namespace; in all namespaces, or of the cluster, if that is empty.
+    /// The path of the collection in a namespace; with an empty namespace, of all namespaces or of the cluster scope.
     pub(crate) fn path(&self, namespace: &str) -> String {
         let GroupVersionResource { group, version, resource } = &self.name;
         let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
@@ -74,22 +73,21 @@ fn escape_segment(text: &str) -> impl std::fmt::Display + '_ {
     utf8_percent_encode(text, PATH_SEGMENT_ESCAPES)
 }
 
-/// Group, version and kind.
 type GroupVersionKindKey = (Arc<str>, Arc<str>, Arc<str>);
 
-/// All resources, and what is wrong with the list.
+/// All discovered resources, and the group versions that are stale.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DiscoveredResources {
-    /// One version of each, in the order of discovery.
+    /// One version of each, in order of discovery.
     all: Vec<Arc<DiscoveredResource>>,
-    /// Group, version and kind to the resource that has it, under every version.
+    /// The resource of each group, version and kind, under every version.
     kinds: HashMap<GroupVersionKindKey, Arc<DiscoveredResource>>,
-    /// Versions that discovery does not confirm.
+    /// Group versions that discovery marks as stale.
     stale: Vec<GroupVersion>,
 }
 
 impl DiscoveredResources {
-    /// The resources of the core group and of all others.
+    /// The resources of the `/api` and the `/apis` document.
     pub(crate) fn from_documents(core: &GroupDiscoveryList, others: &GroupDiscoveryList) -> Self {
         let mut resources = Self::default();
         for group in core.items().iter().chain(others.items()) {
@@ -98,6 +96,7 @@ impl DiscoveredResources {
         resources
     }
 
+    /// Adds one version of each resource in a group, preferring confirmed versions.
     fn add_group(&mut self, group: &GroupDiscovery) {
         let is_stale = |version: &&VersionDiscovery| version.freshness == DiscoveryFreshness::Stale;
         for version in group.versions.iter().filter(is_stale) {
@@ -109,7 +108,8 @@ impl DiscoveredResources {
             for listed in &version.resources {
                 let Some(resource) = from_discovery(group, version, listed) else { continue };
                 let key = (group.name.clone(), version.name.clone(), resource.kind.clone());
-                // Listed for its subresources alone by one version, and whole by another: the whole one counts.
+                // A version may list only the subresources of a resource that another version lists in full; the full
+                // one counts.
                 let first = chosen.get(&listed.name).filter(|first| first.supports("get") || !resource.supports("get"));
                 let first = first.cloned().unwrap_or_else(|| {
                     let first = Arc::new(resource);
@@ -124,31 +124,31 @@ impl DiscoveredResources {
         self.all.append(&mut chosen_in_order);
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> &[Arc<DiscoveredResource>] {
         &self.all
     }
 
-    /// Versions that discovery does not confirm.
+    /// Group versions that discovery marks as stale.
     pub(crate) fn stale_versions(&self) -> &[GroupVersion] {
         &self.stale
     }
 
-    /// The resource of a kind: by its version, or by another version of its group, since objects are the same in all.
+    /// The resource of a kind in the given version, or else in another version of the group, which has the same
+    /// objects.
     pub(crate) fn find_by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<DiscoveredResource>> {
         let GroupVersion { group, version } = GroupVersion::parse(api_version).ok()?;
         let exact = self.kinds.get(&(Arc::from(group), Arc::from(version), Arc::from(kind)));
         exact.or_else(|| self.all.iter().find(|resource| *resource.name.group == *group && *resource.kind == *kind))
     }
 
-    /// Those that these resources have and `next` has not.
+    /// The resources that `next` lacks.
     pub(crate) fn missing_in(&self, next: &Self) -> Vec<Arc<DiscoveredResource>> {
         let has =
             |wanted: &DiscoveredResource| next.all.iter().any(|each| each.group_resource() == wanted.group_resource());
         self.all.iter().filter(|resource| !has(resource)).cloned().collect()
     }
 
-    /// Keeps one that is no longer listed.
+    /// Adds a resource that is no longer listed.
     pub(crate) fn keep_unlisted(&mut self, resource: &DiscoveredResource) {
         let GroupVersionResource { group, version, .. } = &resource.name;
         let kept = Arc::new(DiscoveredResource { discovery_state: DiscoveryState::Unlisted, ..resource.clone() });
@@ -156,13 +156,13 @@ impl DiscoveredResources {
         self.all.push(kept);
     }
 
-    /// Those whose objects can be listed and deleted.
+    /// The resources that support list and delete.
     pub(crate) fn deletable(&self) -> impl Iterator<Item = &Arc<DiscoveredResource>> {
         self.all.iter().filter(|resource| resource.supports("list") && resource.supports("delete"))
     }
 }
 
-/// `None` for what has no kind or no verbs: it is listed for its subresources alone.
+/// Converts a discovery entry; `None` if it has no kind or no verbs, because it is listed only for its subresources.
 fn from_discovery(
     group: &GroupDiscovery,
     version: &VersionDiscovery,

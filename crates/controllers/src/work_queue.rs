@@ -1,6 +1,6 @@
-//! What is to be done, each thing once, with a pause after failures.
+//! A work queue that holds each key once and delays keys after failures.
 //!
-//! No clock of its own: the time comes in. Its length is bounded by what it is about: every key is there once.
+//! The caller passes the time in. The length is bounded by the number of distinct keys.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -8,13 +8,13 @@ use std::hash::Hash;
 use tasks::Backoff;
 use tokio::time::Instant;
 
-/// Keys to be worked on.
+/// Keys to process, ready, delayed or running.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<K> {
     backoff: Backoff,
     entries: HashMap<K, QueueEntry>,
     ready: VecDeque<K>,
-    /// By time; the number tells apart what is due at the same time.
+    /// By due time; the number distinguishes keys that are due at the same time.
     delayed: BTreeSet<(Instant, u64)>,
     delayed_keys: HashMap<u64, K>,
     last_number: u64,
@@ -32,18 +32,18 @@ enum KeyState {
     Ready,
     Delayed(Instant, u64),
     Running,
-    /// Running, and to be done again.
+    /// Running, and added again meanwhile.
     RunningAndRequeued,
 }
 
-/// How work on a key ended.
+/// The result of processing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkResult {
-    /// Nothing more to do.
+    /// The key is removed, unless it was added again meanwhile.
     Done,
-    /// Once more, now.
+    /// The key is ready again at once.
     Requeue,
-    /// Once more, after a pause that grows.
+    /// The key is retried after a backoff.
     Failed,
 }
 
@@ -59,7 +59,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Adds a key, unless it is there. One that waits after a failure comes to its turn now: something has changed.
+    /// Adds a key, unless it is already queued. A key in backoff becomes ready, since something has changed.
     pub(crate) fn add(&mut self, key: &K, now: Instant) {
         let Some(entry) = self.entries.get_mut(key) else {
             self.entries.insert(key.clone(), QueueEntry { since: now, failures: 0, state: KeyState::Ready });
@@ -78,7 +78,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// The next key to work on.
+    /// Takes the next ready key, including delayed keys that are due.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<K> {
         while let Some((at, number)) = self.delayed.first().copied().filter(|(at, _)| *at <= now) {
             self.delayed.remove(&(at, number));
@@ -92,7 +92,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         Some(key)
     }
 
-    /// Work on a key is over.
+    /// Records the result of a key taken by `pop`.
     pub(crate) fn finish(&mut self, key: &K, result: WorkResult, now: Instant) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let is_wanted_again = entry.state == KeyState::RunningAndRequeued;
@@ -116,17 +116,17 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// When something that waits is due.
+    /// The time at which the next delayed key is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)
     }
 
-    /// How many keys there are, with those that are worked on.
+    /// The number of keys, including running ones.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Since when the oldest has been there.
+    /// The insertion time of the oldest key.
     pub(crate) fn oldest_since(&self) -> Option<Instant> {
         self.entries.values().map(|entry| entry.since).min()
     }
@@ -153,11 +153,11 @@ mod tests {
             queue.add(&key, now);
         }
         assert_eq!((queue.pop(now), queue.pop(now), queue.pop(now)), (Some("a"), Some("b"), None));
-        assert_eq!(queue.len(), 2, "what is worked on counts");
+        assert_eq!(queue.len(), 2, "running keys count");
         queue.add(&"a", now);
-        assert_eq!(queue.pop(now), None, "nobody works on one key twice at a time");
+        assert_eq!(queue.pop(now), None, "a running key is not started again");
         queue.finish(&"a", WorkResult::Done, now);
-        assert_eq!(queue.pop(now), Some("a"), "it was wanted again");
+        assert_eq!(queue.pop(now), Some("a"), "the key was added while running");
         queue.finish(&"a", WorkResult::Done, now);
         queue.finish(&"b", WorkResult::Requeue, now);
         assert_eq!(queue.pop(now), Some("b"));
@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(queue.pop(now), Some("a"));
             queue.finish(&"a", WorkResult::Failed, now);
             let due = queue.next_due().unwrap();
-            assert_eq!(queue.pop(now), None, "it is not due");
+            assert_eq!(queue.pop(now), None, "the key is in backoff");
             waits.push((due - now).as_secs());
             now = due;
         }
@@ -184,7 +184,7 @@ mod tests {
         queue.pop(now);
         queue.finish(&"a", WorkResult::Failed, now);
         queue.add(&"a", now);
-        assert_eq!(queue.pop(now), Some("a"), "something has changed: it need not wait");
+        assert_eq!(queue.pop(now), Some("a"), "adding a key ends its backoff");
         assert_eq!(queue.next_due(), None);
     }
 }

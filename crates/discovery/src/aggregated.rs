@@ -1,7 +1,7 @@
-//! Aggregated documents: `APIGroupDiscoveryList` in JSON and protobuf, and its ETag.
+//! Encodes aggregated discovery documents (`APIGroupDiscoveryList`) as JSON and protobuf, with their ETags.
 //!
-//! The document of one server has kube-apiserver's ETag. That of several has one of its own ([`GroupDiscoveryList::merged_etag`]), since a
-//! kube-apiserver lists them in another order anyway.
+//! The document of one server has the same ETag as on a kube-apiserver. A merged document uses its own ETag
+//! ([`GroupDiscoveryList::merged_etag`]), because a kube-apiserver would list the groups in another order anyway.
 
 mod merged;
 
@@ -18,10 +18,10 @@ use crate::protobuf;
 
 pub use merged::MergedJson;
 
-/// The kind of an aggregated document.
+/// The `kind` of an aggregated document.
 pub const KIND: &str = "APIGroupDiscoveryList";
 
-/// The `apiVersion` of documents in each version of the form. All carry the same fields and the same ETag.
+/// Returns the `apiVersion` of a document. All versions have the same fields and the same ETag.
 pub const fn api_version(version: AggregatedVersion) -> &'static str {
     match version {
         AggregatedVersion::V2 => "apidiscovery.k8s.io/v2",
@@ -29,7 +29,8 @@ pub const fn api_version(version: AggregatedVersion) -> &'static str {
     }
 }
 
-/// The finished JSON document of one server. Whether clients are offered v2beta1, which servers refuse from 1.33 on, is the caller's choice.
+/// Encodes the JSON document of one server. The caller decides whether to serve v2beta1, which servers refuse since
+/// 1.33.
 pub fn encode_json(groups: &GroupDiscoveryList, version: AggregatedVersion) -> EncodedDocument {
     let list = AggregatedList {
         kind: KIND,
@@ -43,12 +44,12 @@ pub fn encode_json(groups: &GroupDiscoveryList, version: AggregatedVersion) -> E
     EncodedDocument::new(body, version.media_type(Encoding::Json)).with_etag(etag)
 }
 
-/// The finished protobuf document of one server, with the ETag of the JSON one.
+/// Encodes the protobuf document of one server, with the ETag of the JSON document.
 pub fn encode_protobuf(groups: &GroupDiscoveryList, version: AggregatedVersion) -> EncodedDocument {
     encode_protobuf_with_etag(groups, version, groups.etag())
 }
 
-/// The finished protobuf document of several servers.
+/// Encodes the merged protobuf document of several servers.
 pub fn encode_merged_protobuf(groups: &GroupDiscoveryList, version: AggregatedVersion) -> EncodedDocument {
     encode_protobuf_with_etag(groups, version, groups.merged_etag())
 }
@@ -62,7 +63,7 @@ fn encode_protobuf_with_etag(
     EncodedDocument::new(body, version.media_type(Encoding::Protobuf)).with_etag(etag)
 }
 
-/// Go's struct order. The ETag covers what follows `apiVersion`, so the kind and the version come first.
+/// Fields in Go's struct order. The ETag covers what follows `apiVersion`, so kind and version come first.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AggregatedList<'a> {
@@ -77,26 +78,25 @@ struct AggregatedList<'a> {
 #[derive(Serialize)]
 struct EmptyMetadata {}
 
-/// The ETag is taken over the list without its kind and version, `{"metadata":{},"items":[…]}`.
+/// Computes the ETag: SHA-512 of the list without kind and version, `{"metadata":{},"items":[…]}`.
 pub(crate) fn etag_of_groups(groups: &GroupDiscoveryList) -> DiscoveryEtag {
     let list = AggregatedList { kind: "", api_version: "", metadata: EmptyMetadata {}, items: groups.items() };
     etag_of_bytes(&[&to_go_json(&list)])
 }
 
-/// The same from an encoded body, whose end those bytes are: hashing it in two pieces saves encoding twice.
+/// Computes the same ETag from an encoded body, whose tail those bytes are; this avoids encoding twice.
 fn etag_of_body(body: &[u8]) -> DiscoveryEtag {
     let metadata = br#""metadata":{}"#;
     let start = body.windows(metadata.len()).position(|window| window == metadata).expect("every list has metadata");
     etag_of_bytes(&[b"{", &body[start..]])
 }
 
-/// The digest of one group.
 pub(crate) fn digest_of_group(group: &GroupDiscovery) -> GroupDigest {
     let digest = digest::digest(&digest::SHA256, &to_go_json(group));
     GroupDigest(digest.as_ref().try_into().expect("SHA-256 gives 32 bytes"))
 }
 
-/// The ETag of a document of groups with these digests.
+/// Computes the ETag of a merged document from the digests of its groups.
 pub(crate) fn etag_of_digests(digests: &[GroupDigest]) -> DiscoveryEtag {
     etag_of_bytes(&digests.iter().map(|GroupDigest(digest)| &digest[..]).collect::<Vec<_>>())
 }

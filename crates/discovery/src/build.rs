@@ -1,4 +1,4 @@
-//! The local document from its parts: which source wins, and in which order groups and versions stand.
+//! Builds the local discovery document from its sources: precedence of sources, order of groups and versions.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,43 +11,43 @@ use crate::groups::{
     VersionDiscovery,
 };
 
-/// The priority of a version that states none.
+/// The priority of a version that specifies none.
 pub const VERSION_PRIORITY_DEFAULT: i32 = 15;
 
-/// What one source says of one group-version.
+/// One group-version as one source provides it.
 #[derive(Clone, Debug)]
 pub struct LocalGroupVersion {
-    /// Who says it.
+    /// Decides which entry is listed if several sources have the group-version.
     pub source: DiscoverySource,
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: SharedStr,
-    /// The version.
+    /// Such as `v1beta1`.
     pub version: SharedStr,
-    /// A group stands as high as its highest version claims here.
+    /// A group's priority is the highest among its versions.
     pub group_priority: i32,
-    /// Higher versions stand first within the group.
+    /// Versions with higher priority come first within the group.
     pub version_priority: i32,
-    /// Whether the version is known to be served.
+    /// `Stale` if the server cannot confirm the version.
     pub freshness: DiscoveryFreshness,
-    /// The resources in their order on the wire.
+    /// In document order.
     pub resources: Vec<Arc<ResourceDiscovery>>,
 }
 
-/// Where a group-version comes from. If several sources have the same one, the first of these is shown alone.
+/// The source of a group-version. If several sources have the same one, only the first in this order is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DiscoverySource {
     /// An aggregated API server, registered by an APIService.
     Aggregated,
-    /// This server itself.
+    /// This server's built-in resources.
     BuiltIn,
     /// CustomResourceDefinitions.
     CustomResource,
 }
 
-/// Builds a document: groups by priority, then name; versions by priority, then in Kubernetes' own order.
+/// Builds a document: groups by priority, then name; versions by priority, then in Kubernetes' version order.
 ///
-/// Only versions that are shown count for their group's priority. Parts of one group-version from the same source are one part:
-/// resources in the order given, the higher priorities, the better freshness.
+/// Only listed versions count for their group's priority. Several entries of one group-version from the same source
+/// are combined: resources in the given order, the higher priorities, the better freshness.
 pub fn build(parts: &[LocalGroupVersion], creation_timestamp: CreationTimestamp) -> GroupDiscoveryList {
     let mut best_by_group_version: HashMap<(&str, &str), Vec<&LocalGroupVersion>> = HashMap::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! A finished document: the bytes a client is given, made once and cloned for nothing.
+//! An encoded discovery document: immutable bytes, cheap to clone.
 
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
@@ -10,47 +10,47 @@ use http::HeaderValue;
 
 use crate::groups::DiscoveryEtag;
 
-/// A document of more bytes than this is compressed for clients that accept gzip: kube-apiserver's threshold, kept because a
-/// client should see the same headers for the same document. Smaller ones fit in few packets anyway.
+/// Documents larger than this are compressed for clients that accept gzip. The threshold is kube-apiserver's, so that
+/// clients see the same headers.
 pub const GZIP_THRESHOLD: usize = 128 * 1024;
 
-/// The speed kube-apiserver compresses with. Discovery repeats itself so much that more effort gains little.
+/// kube-apiserver's compression level. Discovery documents are so repetitive that a higher one gains little.
 const GZIP_LEVEL: Compression = Compression::fast();
 
-/// A discovery document in its encoded forms. Cloning it copies no content.
+/// An encoded discovery document. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct EncodedDocument {
-    /// The body as it is.
+    /// The uncompressed body.
     pub identity: Bytes,
-    /// The body compressed, once somebody asked for it.
+    /// The compressed body, computed on first use.
     gzip: Arc<OnceLock<Option<Bytes>>>,
-    /// The media type, with the parameters of an aggregated document.
+    /// The media type, with parameters for aggregated documents.
     pub content_type: HeaderValue,
-    /// The entity tag; only aggregated documents have one.
+    /// Only aggregated documents have one.
     pub etag: Option<HeaderValue>,
 }
 
 impl EncodedDocument {
-    /// A finished legacy document, which has no ETag.
+    /// Creates a document without an ETag, as legacy documents are.
     pub(crate) fn new(identity: Vec<u8>, content_type: &'static str) -> Self {
         let content_type = HeaderValue::from_static(content_type);
         Self { identity: into_shrunk_bytes(identity), gzip: Arc::default(), content_type, etag: None }
     }
 
-    /// The same document with an ETag.
     pub(crate) fn with_etag(mut self, etag: DiscoveryEtag) -> Self {
         let header = HeaderValue::try_from(etag.to_string()).expect("quoted hexadecimal digits are a header value");
         self.etag = Some(header);
         self
     }
 
-    /// The body compressed; `None` if it is too small for that, or would not become smaller. Made when first asked for, and
-    /// then shared by all clones: most documents of a large cluster are replaced before anybody wants them.
+    /// Returns the compressed body; `None` if the document is below the threshold or does not shrink. Compressed on
+    /// first use and shared by all clones: in a large cluster most documents are replaced before a client requests
+    /// them.
     pub fn gzip(&self) -> Option<&Bytes> {
         self.gzip.get_or_init(|| compress(&self.identity)).as_ref()
     }
 
-    /// A JSON document for people: indented as Go does, without the newline at the end; the ETag stays.
+    /// Returns the JSON document indented as Go does, without the trailing newline; the ETag is unchanged.
     pub fn to_indented(&self) -> Self {
         let identity = api::json::indent(self.identity.trim_ascii_end());
         Self { identity: into_shrunk_bytes(identity), gzip: Arc::default(), ..self.clone() }
@@ -67,7 +67,7 @@ fn compress(identity: &[u8]) -> Option<Bytes> {
     (gzip.len() < identity.len()).then(|| into_shrunk_bytes(gzip))
 }
 
-/// Bytes that are kept for long, without the room they grew in.
+/// Frees the spare capacity of a long-lived buffer.
 fn into_shrunk_bytes(mut bytes: Vec<u8>) -> Bytes {
     bytes.shrink_to_fit();
     bytes.into()

@@ -1,7 +1,7 @@
-//! The values of a discovery document: groups, their versions, resources and subresources.
+//! The discovery data model: groups, versions, resources and subresources, as in `apidiscovery.k8s.io/v2`.
 //!
-//! Field by field what `apidiscovery.k8s.io/v2` says. Serializing gives the wire form: the declaration order of the fields is
-//! the key order on the wire. Equal strings of a document are one, and what documents take from each other they share.
+//! Serializing yields the wire format: the declaration order of the fields is the key order of the JSON. Equal
+//! strings of a document share memory, and documents share unchanged parts with each other.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -12,52 +12,52 @@ use serde::{Serialize, Serializer};
 
 use crate::aggregated;
 
-/// A string that documents share.
+/// A string shared between documents.
 pub type SharedStr = Arc<str>;
 
-/// A list of strings that documents share; most resources have one of a few lists of verbs.
+/// A list of strings shared between documents; most resources have one of a few verb lists.
 pub type SharedStrList = Arc<[SharedStr]>;
 
-/// One discovery document: the groups in the order of preference.
+/// One discovery document: the groups in order of preference.
 ///
-/// Immutable, because the digests of its groups are kept with it: documents are compared by those.
+/// Immutable, because it caches a digest per group; documents are compared by these digests.
 #[derive(Debug)]
 pub struct GroupDiscoveryList {
     items: Vec<Arc<GroupDiscovery>>,
-    /// Those of the items, in their order.
+    /// One per item, in the same order.
     digests: Vec<GroupDigest>,
     merged_etag: DiscoveryEtag,
     etag: OnceLock<DiscoveryEtag>,
 }
 
-/// One API group; the core group has an empty name.
+/// An API group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDiscovery {
-    /// The name of the group; empty for core.
+    /// Empty for the core group.
     pub name: SharedStr,
-    /// Whether `metadata` carries a `creationTimestamp`.
+    /// The form of `metadata.creationTimestamp`.
     pub creation_timestamp: CreationTimestamp,
-    /// The versions, the preferred one first.
+    /// The preferred version first.
     pub versions: Vec<VersionDiscovery>,
 }
 
-/// What a group's metadata says of its creation: servers up to 1.33 wrote a `null`, later ones nothing.
+/// How `metadata.creationTimestamp` is written: servers up to 1.33 write `null`, later ones omit it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CreationTimestamp {
-    /// Nothing, as servers from 1.34 write it.
+    /// Omitted, as since 1.34.
     #[default]
     Absent,
-    /// `"creationTimestamp": null`, as servers up to 1.33 write it.
+    /// `"creationTimestamp": null`, as up to 1.33.
     Null,
 }
 
-/// One version of a group.
+/// A version of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct VersionDiscovery {
-    /// The name of the version, such as `v1`.
+    /// Such as `v1`.
     #[serde(rename = "version")]
     pub name: SharedStr,
-    /// The resources in their order on the wire.
+    /// In document order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Arc<ResourceDiscovery>>,
     /// Whether the server could confirm this version when it wrote the document.
@@ -65,80 +65,80 @@ pub struct VersionDiscovery {
     pub freshness: DiscoveryFreshness,
 }
 
-/// Whether a version is known to be served, the best first.
+/// The freshness of a version, best first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiscoveryFreshness {
-    /// Served.
+    /// Confirmed.
     Current,
-    /// A word that no release we know uses; clients take it for current.
+    /// An unknown value; clients treat it as current.
     Other(SharedStr),
-    /// Nothing was said; clients take it for current.
+    /// No value; clients treat it as current.
     Unstated,
     /// Not confirmed; clients report the version as failed.
     Stale,
 }
 
-/// One resource of a version.
+/// A resource of a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceDiscovery {
     /// The plural name.
     #[serde(rename = "resource")]
     pub name: SharedStr,
-    /// What the resource answers with; an empty group and version mean those that contain the resource.
+    /// The kind of responses; if group and version are empty, they are those of the enclosing document.
     #[serde(serialize_with = "serialize_kind", skip_serializing_if = "Option::is_none")]
     pub response_kind: Option<GroupVersionKind>,
-    /// Whether objects live in namespaces.
+    /// Whether objects have a namespace.
     pub scope: DiscoveryScope,
-    /// The singular name; may be empty.
+    /// May be empty.
     #[serde(rename = "singularResource")]
     pub singular: SharedStr,
-    /// The verbs; `None` is the wire's `null`, which a parent that is listed only for its subresource has.
+    /// `None` is JSON `null`, as for a parent that is listed only because of its subresource.
     pub verbs: Option<SharedStrList>,
-    /// Short names for the command line.
+    /// Abbreviations for the command line.
     #[serde(skip_serializing_if = "is_empty")]
     pub short_names: SharedStrList,
-    /// Categories such as `all`.
+    /// Such as `all`.
     #[serde(skip_serializing_if = "is_empty")]
     pub categories: SharedStrList,
-    /// The subresources in their order on the wire.
+    /// In document order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subresources: Vec<SubresourceDiscovery>,
 }
 
-/// Whether the objects of a resource live in namespaces.
+/// The scope of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiscoveryScope {
-    /// One per cluster.
+    /// Objects have no namespace.
     Cluster,
-    /// In a namespace.
+    /// Objects have a namespace.
     Namespaced,
-    /// A word that no release we know uses, kept as it came.
+    /// An unknown value, preserved.
     Other(SharedStr),
 }
 
-/// One subresource of a resource.
+/// A subresource of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubresourceDiscovery {
-    /// The name alone, such as `scale`.
+    /// Without the parent, such as `scale`.
     #[serde(rename = "subresource")]
     pub name: SharedStr,
-    /// What the subresource answers with; an empty group and version mean those that contain the resource.
+    /// The kind of responses; if group and version are empty, they are those of the enclosing document.
     #[serde(serialize_with = "serialize_kind", skip_serializing_if = "Option::is_none")]
     pub response_kind: Option<GroupVersionKind>,
-    /// What it accepts in a request, if that is more than the response kind.
+    /// The kinds accepted in requests, if there are others than the response kind.
     #[serde(serialize_with = "serialize_kinds", skip_serializing_if = "Vec::is_empty")]
     pub accepted_types: Vec<GroupVersionKind>,
-    /// The verbs; `None` is the wire's `null`.
+    /// `None` is JSON `null`.
     pub verbs: Option<SharedStrList>,
 }
 
-/// The entity tag of a document. Equal documents have equal tags, whatever they are encoded in.
+/// The ETag of a document (SHA-512). Equal documents have equal ETags in every encoding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DiscoveryEtag(pub(crate) [u8; 64]);
 
-/// What a group says, in few bytes: SHA-256 of its JSON, which processors have instructions for.
+/// The SHA-256 of a group's JSON, by which groups are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GroupDigest(pub(crate) [u8; 32]);
 
@@ -157,24 +157,24 @@ impl HashedGroup {
 }
 
 impl GroupDiscoveryList {
-    /// A document of these groups. Each is hashed here, so that comparing documents later costs nothing.
+    /// Creates a document and hashes each group.
     pub fn new(items: Vec<Arc<GroupDiscovery>>) -> Self {
         Self::from_hashed(items.into_iter().map(HashedGroup::new))
     }
 
-    /// A document of groups that were hashed before.
+    /// Creates a document from groups that are already hashed.
     pub(crate) fn from_hashed(groups: impl Iterator<Item = HashedGroup>) -> Self {
         let (items, digests): (Vec<_>, Vec<_>) = groups.map(|HashedGroup { group, digest }| (group, digest)).unzip();
         let merged_etag = aggregated::etag_of_digests(&digests);
         Self { items, digests, merged_etag, etag: OnceLock::new() }
     }
 
-    /// The groups of several documents, one document after the other. Nothing is hashed anew.
+    /// Concatenates documents without hashing groups again.
     pub fn concat(documents: &[&Self]) -> Self {
         Self::from_hashed(documents.iter().flat_map(|document| document.hashed_groups()))
     }
 
-    /// A document of what becomes of each group; `None` leaves it out. What stays as it is is not hashed anew.
+    /// Applies `change` to each group; `None` removes it. Only changed groups are hashed again.
     pub fn filter_map_groups(&self, change: impl Fn(&Arc<GroupDiscovery>) -> Option<Arc<GroupDiscovery>>) -> Self {
         let changed = |hashed: HashedGroup| match change(&hashed.group)? {
             same if Arc::ptr_eq(&same, &hashed.group) => Some(hashed),
@@ -183,50 +183,50 @@ impl GroupDiscoveryList {
         Self::from_hashed(self.hashed_groups().filter_map(changed))
     }
 
-    /// The groups with their digests.
+    /// Iterates over the groups with their digests.
     pub(crate) fn hashed_groups(&self) -> impl Iterator<Item = HashedGroup> {
         let pairs = self.items.iter().zip(&self.digests);
         pairs.map(|(group, digest)| HashedGroup { group: group.clone(), digest: *digest })
     }
 
-    /// The groups in the order of preference.
+    /// Returns the groups in order of preference.
     pub fn items(&self) -> &[Arc<GroupDiscovery>] {
         &self.items
     }
 
-    /// The group of this name.
+    /// Finds a group by name; the core group has an empty name.
     pub fn group(&self, name: &str) -> Option<&Arc<GroupDiscovery>> {
         self.items.iter().find(|group| &*group.name == name)
     }
 
-    /// The version of this name in the group of this name.
+    /// Finds a version by group and version name.
     pub fn version(&self, group: &str, version: &str) -> Option<&VersionDiscovery> {
         self.group(group)?.versions.iter().find(|candidate| &*candidate.name == version)
     }
 
-    /// The entity tag as one server's document, the same that a kube-apiserver sends with it.
+    /// Returns the ETag for a single server's document, equal to kube-apiserver's.
     pub fn etag(&self) -> DiscoveryEtag {
         *self.etag.get_or_init(|| aggregated::etag_of_groups(self))
     }
 
-    /// The same, for one who has just computed it.
+    /// Like [`Self::etag`], with a given computation if it is not cached.
     pub(crate) fn etag_or_init(&self, etag: impl FnOnce() -> DiscoveryEtag) -> DiscoveryEtag {
         *self.etag.get_or_init(etag)
     }
 
-    /// The entity tag as a document of several servers. It is made from the digests of the groups, so that a change of one
-    /// group costs no more than that group; equal content has an equal tag on every server.
+    /// Returns the ETag for a merged document, computed from the group digests, so that a changed group costs only
+    /// its own hash. Equal content has an equal ETag on every server.
     pub fn merged_etag(&self) -> DiscoveryEtag {
         self.merged_etag
     }
 
-    /// Every version with its group, in order.
+    /// Iterates over all versions with their groups, in order.
     pub fn versions(&self) -> impl Iterator<Item = (&GroupDiscovery, &VersionDiscovery)> {
         self.items.iter().flat_map(|group| group.versions.iter().map(|version| (&**group, version)))
     }
 }
 
-/// By content: the digests are one.
+/// Compares content, by digest.
 impl PartialEq for GroupDiscoveryList {
     fn eq(&self, other: &Self) -> bool {
         self.digests == other.digests
@@ -240,7 +240,7 @@ impl DiscoveryFreshness {
         *self == Self::Unstated
     }
 
-    /// The word on the wire, empty if there is none.
+    /// Returns the wire value, empty if unstated.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Current => "Current",
@@ -261,7 +261,7 @@ impl From<api::KindScope> for DiscoveryScope {
 }
 
 impl DiscoveryScope {
-    /// The scope, unless its word is unknown to this release.
+    /// Returns the scope; `None` for an unknown value.
     pub fn as_kind_scope(&self) -> Option<api::KindScope> {
         match self {
             Self::Cluster => Some(api::KindScope::Cluster),
@@ -270,7 +270,7 @@ impl DiscoveryScope {
         }
     }
 
-    /// The word on the wire.
+    /// Returns the wire value.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Cluster => "Cluster",
@@ -286,7 +286,7 @@ impl fmt::Display for DiscoveryScope {
     }
 }
 
-/// As the header has it: upper-case hexadecimal digits in quotes.
+/// Formats as in the header: upper-case hexadecimal digits in quotes.
 impl fmt::Display for DiscoveryEtag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"")?;
@@ -362,7 +362,7 @@ fn serialize_kinds<S: Serializer>(kinds: &[GroupVersionKind], serializer: S) -> 
     list.end()
 }
 
-/// For serde, which passes a reference to the field.
+/// serde passes a reference to the field.
 fn is_empty(names: &SharedStrList) -> bool {
     names.is_empty()
 }

@@ -1,12 +1,12 @@
-//! One copy of every string and of every list of strings.
+//! Deduplicates strings and lists of strings.
 
 use std::collections::HashSet;
 
 use crate::groups::{SharedStr, SharedStrList};
 
-/// Gives equal strings, and equal lists of strings, the same memory.
+/// Returns the same allocation for equal strings and equal lists.
 ///
-/// It keeps all it was ever given, so it lives as long as one document is made, not longer.
+/// It never releases entries, so use one interner per document.
 #[derive(Debug, Default)]
 pub struct Interner {
     strings: HashSet<SharedStr>,
@@ -14,7 +14,7 @@ pub struct Interner {
 }
 
 impl Interner {
-    /// The shared string equal to this text.
+    /// Returns the shared string equal to `text`.
     pub fn intern(&mut self, text: &str) -> SharedStr {
         if let Some(name) = self.strings.get(text) {
             return name.clone();
@@ -24,7 +24,7 @@ impl Interner {
         name
     }
 
-    /// The shared list of these strings.
+    /// Returns the shared list of these strings.
     pub fn intern_list<'a>(&mut self, texts: impl IntoIterator<Item = &'a str>) -> SharedStrList {
         let list: Vec<SharedStr> = texts.into_iter().map(|text| self.intern(text)).collect();
         if let Some(names) = self.lists.get(&list[..]) {

@@ -1,7 +1,7 @@
-//! Legacy documents: `/api`, `/apis`, `/apis/<group>` and `/apis/<group>/<version>`, one level of discovery each.
+//! Legacy (unaggregated) discovery documents: `/api`, `/apis`, `/apis/<group>` and `/apis/<group>/<version>`.
 //!
-//! Field order is Go's, which is the key order on the wire. They carry no ETag, but `storageVersionHash`, which the aggregated
-//! form lacks.
+//! The field order is Go's, which is the key order of the JSON. Legacy documents have no ETag but contain
+//! `storageVersionHash`, which aggregated ones lack.
 
 mod convert;
 
@@ -17,23 +17,23 @@ pub use convert::{groups_from_api, groups_from_apis};
 use crate::document::EncodedDocument;
 use crate::groups::{SharedStr, SharedStrList};
 
-/// `/api`: the versions of the core group, and where to reach the server.
+/// `/api`: the versions of the core group, and server addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiVersions {
     /// Always `v1` alone on real servers.
     #[serde(deserialize_with = "null_is_default")]
     pub versions: SharedStrList,
-    /// The address clients of each network should use.
+    /// The server address per client network.
     #[serde(rename = "serverAddressByClientCIDRs", deserialize_with = "objects")]
     pub server_addresses: Vec<ServerAddress>,
 }
 
-/// The address that clients of one network should use.
+/// The server address for clients of one network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerAddress {
-    /// The network, such as `0.0.0.0/0`.
+    /// The network in CIDR notation, such as `0.0.0.0/0`.
     #[serde(rename = "clientCIDR", deserialize_with = "null_is_default")]
     pub client_cidr: SharedStr,
     /// Host and port.
@@ -41,11 +41,11 @@ pub struct ServerAddress {
     pub server_address: SharedStr,
 }
 
-/// `/apis`: every group but core.
+/// `/apis`: every group except core.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApiGroupList {
-    /// The groups in the order of preference.
+    /// In order of preference.
     #[serde(deserialize_with = "objects")]
     pub groups: Vec<ApiGroup>,
 }
@@ -54,16 +54,16 @@ pub struct ApiGroupList {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiGroup {
-    /// The name of the group.
+    /// Never empty; the core group is in `/api`.
     #[serde(deserialize_with = "null_is_default")]
     pub name: SharedStr,
-    /// The versions, the preferred one first.
+    /// The preferred version first.
     #[serde(deserialize_with = "objects")]
     pub versions: Vec<ApiGroupVersion>,
     /// The version clients should use.
     #[serde(deserialize_with = "object")]
     pub preferred_version: ApiGroupVersion,
-    /// The address clients of each network should use; absent on real servers.
+    /// The server address per client network; absent on real servers.
     #[serde(
         rename = "serverAddressByClientCIDRs",
         deserialize_with = "objects",
@@ -72,14 +72,14 @@ pub struct ApiGroup {
     pub server_addresses: Vec<ServerAddress>,
 }
 
-/// One version of a group, said twice.
+/// A version of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiGroupVersion {
-    /// Group and version, such as `apps/v1`.
+    /// Such as `apps/v1`.
     #[serde(deserialize_with = "null_is_default")]
     pub group_version: SharedStr,
-    /// The version alone.
+    /// Such as `v1`.
     #[serde(deserialize_with = "null_is_default")]
     pub version: SharedStr,
 }
@@ -88,15 +88,15 @@ pub struct ApiGroupVersion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiResourceList {
-    /// Group and version, such as `apps/v1`, or `v1` for core.
+    /// Such as `apps/v1`, or `v1` for core.
     #[serde(deserialize_with = "null_is_default")]
     pub group_version: SharedStr,
-    /// Resources and subresources side by side.
+    /// Resources and subresources in one list.
     #[serde(deserialize_with = "objects")]
     pub resources: Vec<ApiResource>,
 }
 
-/// One resource or subresource.
+/// A resource or subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ApiResource {
@@ -106,27 +106,27 @@ pub struct ApiResource {
     /// Empty for subresources.
     #[serde(deserialize_with = "null_is_default")]
     pub singular_name: SharedStr,
-    /// Whether objects live in namespaces.
+    /// Whether objects have a namespace.
     #[serde(deserialize_with = "null_is_default")]
     pub namespaced: bool,
-    /// The group of the kind, if it is not that of the list.
+    /// The group of the kind, if it differs from the list's.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub group: SharedStr,
-    /// The version of the kind, if group and version are not those of the list.
+    /// The version of the kind, if group and version differ from the list's.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub version: SharedStr,
-    /// The kind.
+    /// The kind of responses.
     #[serde(deserialize_with = "null_is_default")]
     pub kind: SharedStr,
-    /// The verbs; `None` is the wire's `null`.
+    /// `None` is JSON `null`.
     pub verbs: Option<SharedStrList>,
-    /// Short names for the command line.
+    /// Abbreviations for the command line.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "<[SharedStr]>::is_empty")]
     pub short_names: SharedStrList,
-    /// Categories such as `all`.
+    /// Such as `all`.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "<[SharedStr]>::is_empty")]
     pub categories: SharedStrList,
-    /// What the resource is stored as, see [`storage_version_hash`]; empty if it is not stored.
+    /// Identifies the storage version, see [`storage_version_hash`]; empty if the resource is not stored.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
     pub storage_version_hash: SharedStr,
 }
@@ -134,7 +134,7 @@ pub struct ApiResource {
 impl ApiVersions {
     pub(crate) const KIND: &str = "APIVersions";
 
-    /// The finished document.
+    /// Encodes the document.
     pub fn to_document(&self) -> EncodedDocument {
         encode_document(Self::KIND, TypeMetaVersion::Unstated, self)
     }
@@ -143,7 +143,7 @@ impl ApiVersions {
 impl ApiGroupList {
     pub(crate) const KIND: &str = "APIGroupList";
 
-    /// The finished document.
+    /// Encodes the document.
     pub fn to_document(&self) -> EncodedDocument {
         encode_document(Self::KIND, TypeMetaVersion::V1, self)
     }
@@ -152,7 +152,7 @@ impl ApiGroupList {
 impl ApiGroup {
     pub(crate) const KIND: &str = "APIGroup";
 
-    /// The finished document.
+    /// Encodes the document.
     pub fn to_document(&self) -> EncodedDocument {
         encode_document(Self::KIND, TypeMetaVersion::V1, self)
     }
@@ -161,14 +161,14 @@ impl ApiGroup {
 impl ApiResourceList {
     pub(crate) const KIND: &str = "APIResourceList";
 
-    /// The finished document. Like real servers it states an `apiVersion` except for the core group.
+    /// Encodes the document. As on real servers, `apiVersion` is omitted for the core group.
     pub fn to_document(&self) -> EncodedDocument {
         let is_core = !self.group_version.contains('/');
         encode_document(Self::KIND, if is_core { TypeMetaVersion::Unstated } else { TypeMetaVersion::V1 }, self)
     }
 }
 
-/// What a resource is stored as, in short: clients compare it to learn that the storage version has changed.
+/// Computes the hash by which clients notice a change of the storage version.
 ///
 /// Group, version and kind are those of the encoding in storage; the core group is empty.
 pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
@@ -179,11 +179,11 @@ pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
 #[derive(Clone, Copy)]
 enum TypeMetaVersion {
     V1,
-    /// The documents of the core group predate the field.
+    /// Documents of the core group have no `apiVersion`.
     Unstated,
 }
 
-/// The kind goes in front of the fields of the value, as Go's embedded `TypeMeta` does.
+/// Serializes a value with its kind in front, like Go's embedded `TypeMeta`.
 fn encode_document(kind: &str, api_version: TypeMetaVersion, value: &impl Serialize) -> EncodedDocument {
     let mut body = format!(r#"{{"kind":"{kind}","#).into_bytes();
     match api_version {

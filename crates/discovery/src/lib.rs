@@ -1,11 +1,10 @@
-//! Discovery documents: what a server serves, as values and as the bytes clients are given.
+//! Discovery documents: data model, parsing, merging and encoding.
 //!
-//! A document is read ([`mod@parse`]) or built from parts ([`build()`]) into [`GroupDiscoveryList`]; several are merged into one ([`merge()`]);
-//! the result is encoded once into a finished [`EncodedDocument`] ([`aggregated`], [`legacy`]), and [`respond()`] picks the bytes for
-//! one request.
+//! A document is parsed ([`mod@parse`]) or built from local sources ([`build()`]) into a [`GroupDiscoveryList`]. The
+//! documents of several servers are merged ([`merge()`]). The result is encoded once into an [`EncodedDocument`]
+//! ([`aggregated`], [`legacy`]), from which [`respond()`] answers requests.
 //!
-//! Pure: no I/O, no clock, no async. Who is a member, and whether it is live, comes in as a value. The same set of inputs gives
-//! the same bytes on every server.
+//! No I/O, no clock, no async: members and their liveness are inputs. Equal inputs give equal bytes on every server.
 
 pub mod aggregated;
 pub mod build;

@@ -1,11 +1,10 @@
-//! One document from many: what the servers of a cluster serve between them.
+//! Merges the discovery documents of a cluster's servers into one.
 //!
-//! The result is a function of the set of documents and of which of them somebody live stands behind. Neither the order of
-//! arrival nor the servers' names have a say, so every server of a cluster computes the same bytes. Nothing that an input lists
-//! is missing from it. Merging the result again with any of its inputs changes nothing.
+//! The result depends only on the set of documents and on which of them have a live server, not on the order of
+//! arrival or on server names, so every server computes the same bytes. The result contains everything that any input
+//! lists, and merging it again with any of its inputs does not change it.
 //!
-//! A merge after another takes over the groups whose inputs are the same ([`MergedDiscovery::merge_incrementally`]); the first one is a merge after
-//! nothing.
+//! [`MergedDiscovery::merge_incrementally`] reuses groups whose inputs have not changed since the previous merge.
 
 mod conflict;
 mod group_by_name;
@@ -23,35 +22,35 @@ use crate::groups::{DiscoveryEtag, GroupDiscoveryList, SharedStr};
 /// One server's document.
 #[derive(Clone, Debug)]
 pub struct MergeInput {
-    /// The identity of the server; it only names the server in conflicts.
+    /// The server's identity; used only to report conflicts.
     pub server: SharedStr,
-    /// Whether the server can be reached.
+    /// Whether the server is reachable.
     pub liveness: ServerLiveness,
-    /// What it serves.
+    /// What the server serves.
     pub groups: Arc<GroupDiscoveryList>,
 }
 
-/// Whether somebody can be reached who serves a document, the better first.
+/// Whether a document has a reachable server, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerLiveness {
     /// The server is live.
     Live,
-    /// The server is suspect or has left; what only it serves is listed as `Stale`.
+    /// The server is suspect or has left; versions that only it serves are listed as `Stale`.
     NotLive,
 }
 
-/// The merged document, and what its inputs could not agree on.
+/// A merged document and its conflicts.
 #[derive(Clone, Debug)]
 pub struct MergedDiscovery {
-    /// The document; the very input if all inputs are equal and one is live.
+    /// The merged document; the input itself if all inputs are equal and one is live.
     pub groups: Arc<GroupDiscoveryList>,
-    /// Fields of which no union exists and for which inputs had different values.
+    /// Fields that cannot be united and differ between inputs.
     pub conflicts: Vec<Conflict>,
-    /// What the groups were made from, by their names.
+    /// The merged groups with their inputs, by name, for incremental merging.
     merged_groups: HashMap<SharedStr, Arc<MergedGroup>>,
 }
 
-/// Nothing, merged.
+/// An empty document.
 impl Default for MergedDiscovery {
     fn default() -> Self {
         Self::from_single(Arc::new(GroupDiscoveryList::new(Vec::new())))
@@ -60,18 +59,18 @@ impl Default for MergedDiscovery {
 
 /// Merges the documents of several servers.
 ///
-/// * Groups, versions, resources, subresources, verbs, short names and categories are unions.
-/// * An order that the inputs agree on is kept. Where they leave it open or contradict each other, versions follow
-///   Kubernetes' own order and all else the alphabet; verbs, short names and categories that differ are sorted.
-/// * A version is `Stale` only if no live server serves any of it; otherwise the best freshness wins.
-/// * Of kind, scope and singular name the value of a live server wins, then the smallest; the others are reported.
+/// * Groups, versions, resources, subresources, verbs, short names and categories are united.
+/// * An order that the inputs agree on is kept. Where they do not determine it or contradict each other, versions are
+///   in Kubernetes' version order and everything else is alphabetical; differing verbs, short names and categories
+///   are sorted.
+/// * A version is `Stale` only if no live server serves it; otherwise the best freshness wins.
+/// * For kind, scope and singular name the value of a live server wins, then the smallest; differences are reported.
 pub fn merge(inputs: &[MergeInput]) -> MergedDiscovery {
     MergedDiscovery::default().merge_incrementally(inputs)
 }
 
 impl MergedDiscovery {
-    /// Merges other documents, or the same in other hands. The result is that of [`merge`]; its cost is that of the groups
-    /// whose inputs are not those of this one.
+    /// Merges a new set of documents. The result equals that of [`merge`]; only groups with changed inputs cost time.
     pub fn merge_incrementally(&self, inputs: &[MergeInput]) -> Self {
         let sources = distinct_documents(inputs);
         match &sources[..] {
@@ -81,22 +80,22 @@ impl MergedDiscovery {
         }
     }
 
-    /// One document as it is.
+    /// Returns a single document unmerged.
     fn from_single(groups: Arc<GroupDiscoveryList>) -> Self {
         Self { groups, conflicts: Vec::new(), merged_groups: HashMap::new() }
     }
 }
 
-/// One of the different documents, and who has it.
+/// A distinct document and the servers that publish it.
 struct DistinctDocument {
     groups: Arc<GroupDiscoveryList>,
     liveness: ServerLiveness,
-    /// The lowest of the servers that have it.
+    /// The smallest identity among its servers.
     first_server: SharedStr,
     server_count: usize,
 }
 
-/// The different documents in the order of their tags. Each is as live as the liveliest server that has it.
+/// Deduplicates the documents, ordered by ETag. A document is live if any of its servers is.
 fn distinct_documents(inputs: &[MergeInput]) -> Vec<DistinctDocument> {
     let mut by_address: HashMap<*const GroupDiscoveryList, DiscoveryEtag> = HashMap::new();
     let mut by_content: HashMap<DiscoveryEtag, DistinctDocument> = HashMap::new();

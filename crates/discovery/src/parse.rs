@@ -1,7 +1,7 @@
-//! Reading discovery documents that other servers wrote.
+//! Parses discovery documents of other servers.
 //!
-//! Any bytes give a value or an error that says where the fault is. Size, number of objects and depth are bounded before or
-//! while reading; fields we do not know are passed over; `null` is read as Go reads it, as nothing.
+//! Any input results in a value or in an error with its position. Size, object count and depth are bounded; unknown
+//! fields are ignored; `null` is read as an empty value, as in Go.
 
 mod aggregated;
 mod legacy;
@@ -13,67 +13,67 @@ use serde::Deserialize;
 pub use aggregated::parse_aggregated;
 pub use legacy::{parse_api_versions, parse_group, parse_group_list, parse_resource_list};
 
-/// The longest document that is read. The largest clusters known, with some ten thousand custom resources, stay under a sixth
-/// of this.
+/// Limit on a document's size in bytes. The largest known clusters, with some ten thousand custom resources, need
+/// less than a sixth.
 pub const DOCUMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The most JSON objects a document may hold: what a document of [`DOCUMENT_BYTES_MAX`] holds at the size objects have in real ones. It
-/// keeps a document of nothing but `{}` from growing many times larger in memory than it was on the wire.
+/// Limit on JSON objects in a document: what [`DOCUMENT_BYTES_MAX`] holds at the usual object size. It prevents a
+/// document of many `{}` from using many times its size in memory.
 pub const DOCUMENT_OBJECTS_MAX: usize = 400_000;
 
-/// The most separators, and so elements of lists, a document may hold; the same reason.
+/// Limit on commas, and thus list elements, for the same reason.
 pub const DOCUMENT_ELEMENTS_MAX: usize = 4_000_000;
 
-/// Why bytes are not the discovery document they should be.
+/// Why a document cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseError {
-    /// More than [`DOCUMENT_BYTES_MAX`].
+    /// Larger than [`DOCUMENT_BYTES_MAX`].
     #[error("the discovery document has {bytes} bytes; at most {DOCUMENT_BYTES_MAX} are read")]
     TooLong {
-        /// The length of the document.
+        /// The document's length.
         bytes: usize,
     },
-    /// More than [`DOCUMENT_OBJECTS_MAX`] or [`DOCUMENT_ELEMENTS_MAX`].
+    /// More than [`DOCUMENT_OBJECTS_MAX`] objects or [`DOCUMENT_ELEMENTS_MAX`] elements.
     #[error("the discovery document has {count} {of}; at most {limit} are read")]
     TooMany {
-        /// What there is too much of.
+        /// `objects` or `elements`.
         of: &'static str,
-        /// How many there are.
+        /// The number found.
         count: usize,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
-    /// Not JSON, nested too deep, or of another shape; the source names line and column.
+    /// Not JSON, nested too deeply, or not matching the schema.
     #[error("the discovery document cannot be read: {source}")]
     Malformed {
-        /// What is wrong, and where.
+        /// The error, with line and column.
         source: serde_json::Error,
     },
-    /// JSON, but another kind of document.
+    /// A document of another kind.
     #[error("expected a document of kind {expected}, found {found:?}")]
     WrongKind {
-        /// The kind, or the API version and kind, that was asked for.
+        /// The expected kind, or API version and kind.
         expected: &'static str,
-        /// What the document calls itself; shortened if it is long.
+        /// The document's own kind; truncated if long.
         found: String,
     },
-    /// Something has no name, so that nothing can be asked for by it.
+    /// An item has no name.
     #[error("the discovery document lacks a name at {path}")]
     MissingName {
-        /// Where in the document, such as `items[3].versions[0].version`.
+        /// Its path, such as `items[3].versions[0].version`.
         path: String,
     },
-    /// A `groupVersion` that is none.
+    /// A malformed `groupVersion`.
     #[error("{found:?} at {path} is not a group and version")]
     InvalidGroupVersion {
-        /// Where in the document.
+        /// Its path in the document.
         path: String,
-        /// What stands there; shortened if it is long.
+        /// The value; truncated if long.
         found: String,
     },
 }
 
-/// The step every document goes through: the limits, then the JSON.
+/// Checks the limits, then parses the JSON.
 fn parse_json<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, ParseError> {
     if bytes.len() > DOCUMENT_BYTES_MAX {
         return Err(ParseError::TooLong { bytes: bytes.len() });
@@ -83,7 +83,7 @@ fn parse_json<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, ParseErro
     serde_json::from_slice(bytes).map(|Object(value)| value).map_err(|source| ParseError::Malformed { source })
 }
 
-/// Counts a byte that JSON needs once per thing. One inside a string counts too, which only makes the limit stricter.
+/// Counts a byte that JSON has once per item. Bytes inside strings count too, which only makes the limit stricter.
 fn check_count(limit: usize, of: &'static str, sign: u8, bytes: &[u8]) -> Result<(), ParseError> {
     let count = bytes.iter().filter(|byte| **byte == sign).count();
     if count > limit { Err(ParseError::TooMany { of, count, limit }) } else { Ok(()) }
@@ -93,7 +93,7 @@ fn check_kind(expected: &'static str, found: &str) -> Result<(), ParseError> {
     if found == expected { Ok(()) } else { Err(ParseError::WrongKind { expected, found: truncate_for_log(found) }) }
 }
 
-/// A text that somebody else chose, cut to what a log line can bear.
+/// Truncates text of a remote server to 80 characters for log lines.
 fn truncate_for_log(text: &str) -> String {
     const CHARACTERS_MAX: usize = 80;
     match text.char_indices().nth(CHARACTERS_MAX) {

@@ -1,5 +1,5 @@
-//! Documents in protobuf, as kube-apiserver writes them: strings and messages that are not optional are written even if empty,
-//! fields in the order of their numbers.
+//! Encodes discovery documents as protobuf exactly like kube-apiserver: non-optional strings and messages are written
+//! even if empty, fields in the order of their numbers.
 
 use api::GroupVersionKind;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -8,10 +8,10 @@ use crate::groups::{
     GroupDiscovery, GroupDiscoveryList, ResourceDiscovery, SharedStrList, SubresourceDiscovery, VersionDiscovery,
 };
 
-/// The start of every protobuf body of Kubernetes.
+/// The prefix of every Kubernetes protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Wraps an encoded object in `runtime.Unknown`, which says what it is.
+/// Wraps an encoded object in `runtime.Unknown`, which contains its API version and kind.
 pub(crate) fn wrap_in_unknown(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
     let mut body = MAGIC.to_vec();
     write_message(&mut body, 1, |type_meta| {
@@ -24,7 +24,7 @@ pub(crate) fn wrap_in_unknown(api_version: &str, kind: &str, object: &[u8]) -> V
     body
 }
 
-/// `APIGroupDiscoveryList`.
+/// Encodes an `APIGroupDiscoveryList`.
 pub(crate) fn encode_group_list(groups: &GroupDiscoveryList) -> Vec<u8> {
     let mut list = Vec::new();
     write_message(&mut list, 1, |metadata| (1..=3).for_each(|field| write_string(metadata, field, "")));
@@ -37,9 +37,9 @@ pub(crate) fn encode_group_list(groups: &GroupDiscoveryList) -> Vec<u8> {
 fn write_group(out: &mut Vec<u8>, group: &GroupDiscovery) {
     write_message(out, 1, |metadata| {
         write_string(metadata, 1, &group.name);
-        // generateName, namespace, selfLink, uid, resourceVersion.
+        // Empty generateName, namespace, selfLink, uid, resourceVersion.
         (2..=6).for_each(|field| write_string(metadata, field, ""));
-        // generation, a number; then creationTimestamp, which is empty for no time at all.
+        // generation 0, then an empty creationTimestamp.
         metadata.extend_from_slice(&[7 << 3, 0]);
         write_message(metadata, 8, |_| {});
     });
@@ -98,7 +98,7 @@ fn write_string(out: &mut Vec<u8>, field: u32, text: &str) {
     write_bytes(out, field, text.as_bytes());
 }
 
-/// The content is written to a buffer of its own, because its length goes in front of it.
+/// Writes the content to a buffer first, because its length precedes it.
 fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let mut content = Vec::new();
     write(&mut content);

@@ -1,4 +1,4 @@
-//! From a finished document to the answer for one request.
+//! Builds the HTTP response for an encoded document.
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
@@ -6,11 +6,11 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::document::EncodedDocument;
 
-/// The answer to a GET or HEAD for this document, by the headers of the request.
+/// Returns the response to a GET or HEAD for this document.
 ///
-/// As kube-apiserver: `If-None-Match` is one tag compared as it is (no list, no `W/`, no `*`), and a match gives 304 without a
-/// body; only aggregated documents carry `ETag`, `Vary: Accept` and `Cache-Control: public`; a compressed body adds
-/// `Vary: Accept-Encoding`. Length and HEAD are the listener's.
+/// As in kube-apiserver: `If-None-Match` is compared as a single ETag (no list, no `W/`, no `*`), and a match results
+/// in 304 without a body; only aggregated documents have `ETag`, `Vary: Accept` and `Cache-Control: public`; a
+/// compressed body adds `Vary: Accept-Encoding`. The HTTP server sets Content-Length and handles HEAD.
 pub fn respond(document: &EncodedDocument, request: &HeaderMap) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     if let Some(etag) = &document.etag {
@@ -35,8 +35,8 @@ pub fn respond(document: &EncodedDocument, request: &HeaderMap) -> Response<Byte
     response
 }
 
-/// Whether `gzip` is named in the first `Accept-Encoding` line, and not with a weight of zero. A wildcard does not count:
-/// kube-apiserver compresses only for those who say so.
+/// Reports whether the first `Accept-Encoding` header lists `gzip` with non-zero weight. As in kube-apiserver, a
+/// wildcard does not count.
 fn accepts_gzip(request: &HeaderMap) -> bool {
     let Some(Ok(accepted)) = request.get(ACCEPT_ENCODING).map(HeaderValue::to_str) else { return false };
     accepted.split(',').any(|coding| {
@@ -45,7 +45,7 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
     })
 }
 
-/// A parameter refuses its coding if it is a weight of zero.
+/// Returns false for a parameter `q=0`.
 fn is_not_zero_weight(parameter: &str) -> bool {
     let Some((name, weight)) = parameter.split_once('=') else { return true };
     !(name.trim().eq_ignore_ascii_case("q") && weight.trim().parse() == Ok(0.0_f32))

@@ -1,8 +1,8 @@
-//! A short notation for documents, for tests.
+//! A compact notation for discovery documents in tests.
 //!
-//! `apps/v1 deployments:get,list deployments/scale:get | batch/v1! jobs@Cluster=Task:get` is two group-versions, the second
-//! `Stale` (`!`). A resource is namespaced and of a kind made from its name unless `@scope` or `=Kind` say otherwise; without
-//! a colon its verbs are `null`. `v1` alone is the core group.
+//! `apps/v1 deployments:get,list deployments/scale:get | batch/v1! jobs@Cluster=Task:get` has two group-versions, the
+//! second `Stale` (`!`). A resource is namespaced and its kind derived from its name unless `@scope` or `=Kind`
+//! follow; without a colon its verbs are `null`. `v1` alone is the core group.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::groups::{
     SharedStrList, SubresourceDiscovery, VersionDiscovery,
 };
 
-/// The document in this notation.
+/// Parses a document.
 pub(crate) fn groups_from_notation(notation: &str) -> Arc<GroupDiscoveryList> {
     let mut groups: Vec<GroupDiscovery> = Vec::new();
     for part in notation.split('|').map(str::trim).filter(|part| !part.is_empty()) {
@@ -34,13 +34,13 @@ pub(crate) fn groups_from_notation(notation: &str) -> Arc<GroupDiscoveryList> {
     Arc::new(GroupDiscoveryList::new(groups.into_iter().map(Arc::new).collect()))
 }
 
-/// The one resource of this notation.
+/// Parses a single resource.
 pub(crate) fn resource_from_notation(notation: &str) -> ResourceDiscovery {
     let resources = resources_from_words(notation.split_whitespace());
     Arc::unwrap_or_clone(resources.into_iter().next().unwrap())
 }
 
-/// The document in this notation again; what is as the notation assumes is left out.
+/// Formats a document; defaults are omitted.
 pub(crate) fn to_notation(groups: &GroupDiscoveryList) -> String {
     let parts: Vec<_> = groups.versions().map(|(group, version)| notation_of_version(group, version)).collect();
     parts.join(" | ")
@@ -113,7 +113,7 @@ fn kind_named(kind: &str) -> GroupVersionKind {
     GroupVersionKind { group: "".into(), version: "".into(), kind: kind.into() }
 }
 
-/// `jobs` is of kind `Job`.
+/// Derives the kind: `jobs` becomes `Job`.
 fn kind_from_resource_name(resource: &str) -> String {
     let singular = resource.strip_suffix('s').unwrap_or(resource);
     let mut letters = singular.chars();

@@ -1,7 +1,7 @@
-//! One line of JSON for each request: what was asked, by whom, who answered, and how that went.
+//! The access log: one line of JSON per request, with user, target, upstream, status and duration.
 //!
-//! Without a log a request pays for one look at an empty option. With one, its line is made when its answer has ended and is
-//! handed to a task that writes. Where that cannot keep up, lines are lost and counted: no request ever waits for the log.
+//! A line is made when the response has ended, and queued for a task that writes. If the queue is full, lines are dropped and
+//! counted: no request waits for the log.
 
 mod line;
 mod output;
@@ -11,40 +11,40 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use api::Target;
+use forward::{FailedAttempts, RespondingPeer};
 use http::{HeaderValue, Method, Uri};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use peering::ServerId;
-use peering::forward::{FailedAttempts, RespondingPeer};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 use tasks::Tasks;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Body, ClientConnection, Request, Response};
+use crate::{Request, Response};
 use line::AccessLogLine;
 use output::LogOutput;
 
-/// How many lines may be on their way to the file: some megabytes, and a second or so of a busy gateway.
+/// The queue of lines: some megabytes, about a second of a busy gateway.
 const QUEUE_MAX: usize = 8192;
-/// How many are written at once.
+/// Lines per write.
 const BATCH_MAX: usize = 1024;
 
-/// The status of a request whose client went away before there was an answer, as nginx has it.
+/// The status of a request whose client disconnected before the response, as in nginx.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// Where lines go. Clones share it.
+/// The queue of the access log. Clones share it.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     lines: mpsc::Sender<Vec<u8>>,
-    /// Lines that found no place.
+    /// Counts lines dropped because the queue was full.
     lost_lines: IntCounter,
 }
 
 impl AccessLog {
-    /// Opens `--access-log-path`: a file that its owner alone may read, or `-` for standard output. A file that was moved away is
-    /// made anew.
+    /// Opens `--access-log-path`: a file that only its owner can read, created again after it was moved away, or `-` for standard
+    /// output.
     pub fn start(path: &Path, registry: &Registry, tasks: &Tasks) -> io::Result<Self> {
         let options =
             Opts::new("unskew_access_log_lines_lost_total", "Lines of the access log that were lost, by reason");
@@ -61,25 +61,24 @@ impl AccessLog {
         (Self { lines: sender, lost_lines: lost }, lines)
     }
 
-    /// Begins the line of a request, which carries a note from now on.
+    /// Starts the line of a request; without a target its verb stays empty.
     pub(crate) fn start_entry(
         &self,
         id: &HeaderValue,
-        connection: &ClientConnection,
-        request: &mut Request,
+        client_ip: IpAddr,
+        target: Option<&Target<'_>>,
+        request: &Request,
     ) -> AccessLogEntry {
-        let fields = Arc::new(AccessLogFields::default());
-        request.extensions_mut().insert(fields.clone());
         AccessLogEntry {
             log: self.clone(),
             time: Timestamp::now(),
             started: Instant::now(),
             audit_id: id.clone(),
-            client: connection.client_address.ip(),
+            client: client_ip,
             method: request.method().clone(),
             uri: request.uri().clone(),
-            verb: String::new(),
-            fields,
+            verb: target.map_or("", Target::verb).to_owned(),
+            fields: Mutex::default(),
             status: CLIENT_CLOSED_REQUEST,
             upstream: None,
             bytes_sent: 0,
@@ -87,7 +86,7 @@ impl AccessLog {
     }
 }
 
-/// Writes lines until it is told to stop, and then those that are left.
+/// Writes queued lines until `stop`, then the remaining ones.
 async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: LogOutput, stop: CancellationToken) {
     let mut batch = Vec::new();
     let mut is_stopping = false;
@@ -107,55 +106,25 @@ async fn write_lines(mut lines: mpsc::Receiver<Vec<u8>>, mut output: LogOutput, 
         });
         match writing.await {
             Ok(same) => output = same,
-            // Only a panic ends it, and that has been told.
+            // The write panicked, which is logged.
             Err(_) => return,
         }
     }
     stop.cancelled().await;
 }
 
-/// What becomes known of a request on its way, in its extensions.
+/// What becomes known while the request is served.
 #[derive(Debug, Default)]
-pub struct AccessLogFields(Mutex<AccessLogFieldValues>);
-
-#[derive(Debug, Default)]
-struct AccessLogFieldValues {
+struct AccessLogFields {
     user: Option<String>,
     rule: Option<u8>,
     error: Option<String>,
     retries: usize,
 }
 
-impl AccessLogFields {
-    /// The note of a request, if there is a log.
-    pub fn from_request<B>(request: &http::Request<B>) -> Option<Arc<Self>> {
-        request.extensions().get::<Arc<Self>>().cloned()
-    }
-
-    /// How often it was tried again in vain.
-    pub fn set_retries(&self, retries: usize) {
-        self.0.lock().retries = retries;
-    }
-
-    /// Who asks; `None` if only the server that answers can tell.
-    pub(crate) fn set_user(&self, name: Option<String>) {
-        self.0.lock().user = name;
-    }
-
-    /// By which rule it was placed.
-    pub(crate) fn set_rule(&self, rule: u8) {
-        self.0.lock().rule = Some(rule);
-    }
-
-    /// What the client was told instead of what it asked for.
-    pub(crate) fn set_error(&self, message: &str) {
-        self.0.lock().error = Some(message.to_owned());
-    }
-}
-
-/// The line of one request, written when it is dropped: with the answer's body, or before there is one if the client is gone.
+/// The line of one request. Dropping it writes the line: after the response body, or before a response if the client disconnects.
 #[derive(Debug)]
-pub struct AccessLogEntry {
+pub(crate) struct AccessLogEntry {
     log: AccessLog,
     time: Timestamp,
     started: Instant,
@@ -164,32 +133,41 @@ pub struct AccessLogEntry {
     method: Method,
     uri: Uri,
     verb: String,
-    fields: Arc<AccessLogFields>,
+    fields: Mutex<AccessLogFields>,
     status: u16,
-    upstream: Option<ServerId>,
+    upstream: Option<Arc<str>>,
     bytes_sent: u64,
 }
 
 impl AccessLogEntry {
-    pub(crate) fn set_verb(&mut self, verb: &str) {
-        verb.clone_into(&mut self.verb);
+    pub(crate) fn set_retries(&self, retries: usize) {
+        self.fields.lock().retries = retries;
     }
 
+    /// Sets the name of the user; `None` if only the server that responds knows it.
+    pub(crate) fn set_user(&self, name: Option<String>) {
+        self.fields.lock().user = name;
+    }
+
+    pub(crate) fn set_rule(&self, rule: u8) {
+        self.fields.lock().rule = Some(rule);
+    }
+
+    /// Sets the message of the failure that the client gets.
     pub(crate) fn set_error(&self, message: &str) {
-        self.fields.set_error(message);
+        self.fields.lock().error = Some(message.to_owned());
     }
 
-    /// Goes along with an answer to its end.
-    pub(crate) fn attach_to(mut self, response: Response) -> Response {
+    /// Takes status, responding peer and retries from the head of a response.
+    pub(crate) fn record_response(&mut self, response: &Response) {
         self.status = response.status().as_u16();
-        self.upstream = response.extensions().get().map(|RespondingPeer(server)| server.clone());
+        self.upstream = response.extensions().get().map(|RespondingPeer(id)| id.clone());
         if let Some(FailedAttempts(retries)) = response.extensions().get() {
-            self.fields.set_retries(*retries);
+            self.set_retries(*retries);
         }
-        response.map(|body| Body::Logged { body: Box::new(body), entry: Box::new(self) })
     }
 
-    /// So many bytes of the body were sent.
+    /// Adds to the bytes sent.
     pub(crate) fn count_bytes(&mut self, bytes: usize) {
         self.bytes_sent += bytes as u64;
     }
@@ -197,7 +175,7 @@ impl AccessLogEntry {
 
 impl Drop for AccessLogEntry {
     fn drop(&mut self) {
-        let line = AccessLogLine::new(self, &self.fields.0.lock()).to_bytes();
+        let line = AccessLogLine::new(self, &self.fields.lock()).to_bytes();
         if self.log.lines.try_send(line).is_err() {
             self.log.lost_lines.inc();
         }

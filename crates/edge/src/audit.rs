@@ -1,7 +1,7 @@
-//! Who did what, and what became of it: one line of JSON per stage of a request, as kube-apiserver writes them.
+//! The audit log: one line of JSON per stage of a request, as kube-apiserver writes it.
 //!
-//! A [`RequestRecord`] goes along with a request, in its extensions, so that gate and handlers can add to it. Without `--audit-log-path`
-//! there is none, and a request costs nothing but its id.
+//! An `AuditRecord` is the audit part of a [`RequestRecord`](crate::RequestRecord). Without `--audit-log-path` there is none, and a
+//! request costs nothing but its id.
 
 mod event;
 mod log;
@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use access::User;
+use api::headers::lowercase;
 use api::{Status, Target};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue, USER_AGENT};
@@ -22,26 +23,26 @@ use serde_json::value::RawValue;
 pub use log::AuditLog;
 pub use policy::{Level, Policy, PolicyError, Stage};
 
-use crate::Request;
+use crate::error_response::{Error, error_status};
 use event::{AuditEvent, ObjectReference};
 use policy::AuditDecision;
 
-/// The header that carries a request's id in both directions, and from server to server.
-pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// The header with the id of a request, in both directions and between servers.
+pub const AUDIT_ID: HeaderName = HeaderName::from_static(lowercase::AUDIT_ID);
 
-/// A longer id is not taken over: it would be in every line about the request.
+/// A longer id of a client is replaced, because every event contains it.
 const AUDIT_ID_LENGTH_MAX: usize = 128;
 
-/// What is recorded, and where.
+/// The audit policy and log of a server.
 #[derive(Debug)]
 pub struct Auditor {
     policy: Policy,
     log: AuditLog,
 }
 
-/// One request, from its arrival to the end of its answer.
+/// One request, from its arrival to the end of its response. Dropping it writes the final event if there was none yet.
 #[derive(Debug)]
-pub struct RequestRecord {
+pub(crate) struct AuditRecord {
     auditor: Arc<Auditor>,
     id: String,
     uri: String,
@@ -53,35 +54,37 @@ pub struct RequestRecord {
     state: Mutex<RecordState>,
 }
 
-/// What becomes known on the way.
+/// What becomes known while the request is served.
 #[derive(Debug, Default)]
 struct RecordState {
-    /// Whether and how much of it is recorded; known as soon as the user is.
+    /// The decision of the policy, made when the user is known.
     decision: AuditDecision,
     user: Option<Arc<User>>,
     impersonated: Option<Arc<User>>,
     request_object: Option<Box<RawValue>>,
-    /// Whether the event that ends the trail was made: there is exactly one.
+    /// The status of a response that is being sent; `None` before.
+    started_code: Option<u16>,
+    /// True once the final event was written: there is exactly one.
     is_complete: bool,
     annotations: BTreeMap<&'static str, String>,
 }
 
-/// Who an event names.
+/// The users of an event.
 #[derive(Clone, Debug, Default)]
 pub struct AuditedUsers {
-    /// Who asks; `None` if nobody knows.
+    /// The authenticated user; `None` if authentication is left to an upstream.
     pub user: Option<Arc<User>>,
-    /// Whom they act as.
+    /// The user that the authenticated one impersonates.
     pub impersonated: Option<Arc<User>>,
 }
 
-/// The id of a request: the one it brings, or a new one. The request has it from then on, for whomever it is sent on to.
+/// Returns the id of a request. If the client sent no valid one, sets a new one, so that a peer gets it too.
 pub(crate) fn ensure_audit_id(headers: &mut HeaderMap) -> HeaderValue {
     let client_id =
         headers.get(AUDIT_ID).filter(|id| !id.is_empty() && id.len() <= AUDIT_ID_LENGTH_MAX && id.to_str().is_ok());
     let is_new = client_id.is_none();
     let mut id = client_id.cloned().unwrap_or_else(new_audit_id);
-    // No secret, but never the same again: HTTP/2 is not to keep it in its tables, where it would push out what recurs.
+    // Not a secret, but unique: keep it out of the HTTP/2 header tables, where it would evict headers that recur.
     id.set_sensitive(true);
     if is_new {
         headers.insert(AUDIT_ID, id.clone());
@@ -89,7 +92,7 @@ pub(crate) fn ensure_audit_id(headers: &mut HeaderMap) -> HeaderValue {
     id
 }
 
-/// A UUID. It must be unique, and need not be hard to guess.
+/// A random UUID; unique, but not unpredictable.
 fn new_audit_id() -> HeaderValue {
     let id = uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid();
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
@@ -97,22 +100,22 @@ fn new_audit_id() -> HeaderValue {
 }
 
 impl Auditor {
-    /// Records what the policy says.
+    /// Writes the events that the policy selects to the log.
     pub fn new(policy: Policy, log: AuditLog) -> Self {
         Self { policy, log }
     }
 
-    /// Begins to follow a request.
+    /// Starts the audit record of a request.
     pub(crate) fn start_record(
         self: &Arc<Self>,
         id: &HeaderValue,
         client_ip: IpAddr,
         target: &Target<'_>,
         headers: &HeaderMap,
-    ) -> Arc<RequestRecord> {
+    ) -> AuditRecord {
         let text =
             |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-        Arc::new(RequestRecord {
+        AuditRecord {
             auditor: self.clone(),
             id: text(Some(id)),
             uri: target.path_and_query().to_owned(),
@@ -122,13 +125,13 @@ impl Auditor {
             object_reference: ObjectReference::for_target(target),
             received: Timestamp::now(),
             state: Mutex::default(),
-        })
+        }
     }
 }
 
-/// Where a request says that it comes from, and where it does come from, which is the last.
+/// The addresses of `X-Forwarded-For`, and last the address of the connection.
 fn source_ips(headers: &HeaderMap, client_ip: IpAddr) -> Vec<String> {
-    let forwarded = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let forwarded = headers.get(lowercase::FORWARDED_FOR).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let forwarded_ips = forwarded.split(',').filter_map(|part| part.trim().parse::<IpAddr>().ok());
     let mut all: Vec<String> = forwarded_ips.map(|ip| ip.to_string()).collect();
     let peer = client_ip.to_canonical().to_string();
@@ -138,21 +141,15 @@ fn source_ips(headers: &HeaderMap, client_ip: IpAddr) -> Vec<String> {
     all
 }
 
-impl RequestRecord {
-    /// The trail of a request, if it is followed.
-    pub fn from_request(request: &Request) -> Option<Arc<Self>> {
-        request.extensions().get::<Arc<Self>>().cloned()
+impl AuditRecord {
+    pub(crate) fn annotate(&self, key: &'static str, value: String) {
+        self.state.lock().annotations.insert(key, value);
     }
 
-    /// Adds a fact that is not part of the request.
-    pub fn annotate(&self, key: &'static str, value: impl Into<String>) {
-        self.state.lock().annotations.insert(key, value.into());
-    }
-
-    /// Adds what the client sent, as JSON; made only if it is recorded.
-    pub fn set_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
+    /// Adds the body of the request, as JSON; `json` is called only if the policy asks for it.
+    pub(crate) fn set_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
         let mut state = self.state.lock();
-        // The name of an object that is created is only in the object.
+        // The name of a new object is only in its body.
         let is_recorded = state.decision.level >= Level::Request
             || state.decision.level == Level::Metadata
                 && self.object_reference.as_ref().is_some_and(ObjectReference::lacks_name);
@@ -161,7 +158,7 @@ impl RequestRecord {
         }
     }
 
-    /// Who asks is known, so that it is known whether this is recorded.
+    /// Sets the user, decides by the policy, and records the receipt of the request.
     pub(crate) fn record_user(&self, target: &Target<'_>, user: Option<Arc<User>>) {
         let mut state = self.state.lock();
         state.decision = self.auditor.policy.decide(user.as_deref(), target);
@@ -170,31 +167,32 @@ impl RequestRecord {
         self.record_event(Stage::RequestReceived, None, None);
     }
 
-    /// Nobody knows who asks. As in Kubernetes this has one event, of a stage of its own.
+    /// Records that authentication failed: one event, without a user.
     pub(crate) fn record_unauthorized(&self, target: &Target<'_>, failure: &Status) {
         self.state.lock().decision = self.auditor.policy.decide(None, target);
-        self.record_final_event(Stage::ResponseStarted, failure.http_code(), Some(failure));
+        self.record_failure(Stage::ResponseStarted, failure);
     }
 
     pub(crate) fn set_impersonated(&self, user: Option<Arc<User>>) {
         self.state.lock().impersonated = user;
     }
 
-    /// The head of a long answer is sent.
+    /// Records the head of a long-running response; its end follows with the drop.
     pub(crate) fn record_response_started(&self, code: u16) {
+        self.state.lock().started_code = Some(code);
         self.record_event(Stage::ResponseStarted, Some(code), None);
     }
 
-    /// The answer is over. `failure` is what the client was told instead of what it asked for.
-    pub(crate) fn record_response_complete(&self, code: u16, failure: Option<&Status>) {
-        self.record_final_event(Stage::ResponseComplete, code, failure);
+    pub(crate) fn record_response_complete(&self, code: u16) {
+        self.record_final_event(Stage::ResponseComplete, code, None);
     }
 
-    pub(crate) fn record_panic(&self, failure: &Status) {
-        self.record_final_event(Stage::Panic, failure.http_code(), Some(failure));
+    /// Records the failure that the client gets in place of a response.
+    pub(crate) fn record_failure(&self, stage: Stage, failure: &Status) {
+        self.record_final_event(stage, failure.http_code(), Some(failure));
     }
 
-    /// Records the event that ends the trail, if none was recorded yet.
+    /// Records the final event, once.
     fn record_final_event(&self, stage: Stage, code: u16, failure: Option<&Status>) {
         if !std::mem::replace(&mut self.state.lock().is_complete, true) {
             self.record_event(stage, Some(code), failure);
@@ -212,38 +210,14 @@ impl RequestRecord {
     }
 }
 
-/// Ends the trail of a request when dropped, whatever became of the request.
-#[derive(Debug)]
-pub(crate) struct RequestRecordGuard {
-    request_record: Arc<RequestRecord>,
-    /// The status of the response; `None` while there is none.
-    code: Option<u16>,
-}
-
-impl RequestRecordGuard {
-    pub(crate) fn new(request_record: Arc<RequestRecord>) -> Self {
-        Self { request_record, code: None }
-    }
-
-    pub(crate) fn request_record(&self) -> &RequestRecord {
-        &self.request_record
-    }
-
-    /// The head of a long response is sent; its end follows with the drop.
-    pub(crate) fn record_response_started(&mut self, code: u16) {
-        self.code = Some(code);
-        self.request_record.record_response_started(code);
-    }
-}
-
-impl Drop for RequestRecordGuard {
+impl Drop for AuditRecord {
     fn drop(&mut self) {
-        match self.code {
-            Some(code) => self.request_record.record_response_complete(code, None),
-            // The client disconnected. kube-apiserver records its writes so.
-            None => {
-                let status = Status::timeout("request did not complete within requested timeout - context canceled", 0);
-                self.request_record.record_response_complete(status.http_code(), Some(&status));
+        let state = self.state.get_mut();
+        match (state.is_complete, state.started_code) {
+            (true, _) => {}
+            (false, Some(code)) => self.record_response_complete(code),
+            (false, None) => {
+                self.record_failure(Stage::ResponseComplete, &error_status(Error::ClientDisconnected));
             }
         }
     }

@@ -1,71 +1,63 @@
-//! Bodies: finished bytes, several of them, a stream, or what a peer sends.
+//! Response bodies: bytes, several byte strings, a stream, or the body of a forwarded response.
 
-use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use forward::ForwardedBody;
 use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use peering::forward::ForwardedBody;
 use transport::peer::BoxError;
 
-use crate::access_log::AccessLogEntry;
+use crate::RequestRecord;
 use crate::seats::{Seat, SendLimit};
 
-/// What a body with a seat gives to hyper at once. hyper buffers a chunk whole, also when the client takes only part of it, and
-/// the seat must not be free while most of a large body waits there.
+/// The largest chunk of a body with a seat. hyper buffers a whole chunk even if the client reads only part of it, and the seat must
+/// not be free while most of a large body is buffered.
 const CHUNK_MAX: usize = 64 << 10;
 
-/// The body of a response. An enum rather than a boxed trait object, because a get should cost no allocation for it.
+/// The body of a response. An enum and not a boxed trait object, so that a get allocates nothing for it.
 #[derive(Debug, Default)]
 pub enum Body {
-    /// Nothing.
+    /// No bytes.
     #[default]
     Empty,
-    /// Bytes that were made once and are shared.
+    /// Bytes, possibly shared with a cache.
     Full(Bytes),
-    /// Several such, sent one after another: a list.
+    /// Several byte strings in sequence: a list.
     Parts {
-        /// What is left to send.
+        /// The parts that are not sent yet.
         parts: std::vec::IntoIter<Bytes>,
-        /// How many bytes that is.
+        /// Their length in bytes.
         remaining: u64,
     },
-    /// Bytes that are made when the client can take them, each sent at once: a watch.
+    /// Chunks that are made when the client can take them: a watch.
     Stream(PullStream),
-    /// What a peer is sending.
+    /// The body of a forwarded response.
     Peer(Box<ForwardedBody>),
-    /// Another body, and something that is dropped when it ends.
-    Guarded {
-        /// What is sent.
-        body: Box<Body>,
-        /// What lasts as long.
-        guard: Box<dyn Any + Send + Sync>,
-    },
     /// Another body that occupies an in-flight seat until it is sent.
     Seated {
         /// What is sent.
         body: Box<Body>,
-        /// What of the last piece was more than `CHUNK_MAX`.
+        /// The rest of the last chunk, beyond `CHUNK_MAX`.
         remaining_chunk: Bytes,
-        /// Freed at the end.
+        /// Freed when the body is dropped.
         seat: Arc<Seat>,
     },
-    /// Another body, whose bytes are counted.
-    Logged {
+    /// Another body, whose bytes the record counts. The record ends when the body is dropped.
+    Recorded {
         /// What is sent.
         body: Box<Body>,
-        /// The line that says how much it was.
-        entry: Box<AccessLogEntry>,
+        /// The record of the request.
+        record: RequestRecord,
     },
 }
 
-/// Bytes that are made one after another, when they are asked for.
+/// A stream of chunks.
 pub struct PullStream(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
 
 impl fmt::Debug for PullStream {
@@ -75,7 +67,7 @@ impl fmt::Debug for PullStream {
 }
 
 impl Body {
-    /// A body whose pieces are made when the client can take them.
+    /// A body whose chunks are made when the client can take them.
     pub fn from_stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self::Stream(PullStream(Box::pin(chunks)))
     }
@@ -90,15 +82,15 @@ impl Body {
             Self::Empty => false,
             Self::Full(bytes) => bytes.is_unique(),
             Self::Parts { .. } | Self::Stream(_) | Self::Peer(_) => true,
-            Self::Guarded { body, .. } | Self::Seated { body, .. } | Self::Logged { body, .. } => body.is_exclusive(),
+            Self::Seated { body, .. } | Self::Recorded { body, .. } => body.is_exclusive(),
         }
     }
 
-    /// When this body must be sent, if it has a seat.
+    /// The limit by which this body must be sent; `None` without a seat.
     pub(crate) fn send_limit(&self) -> Option<SendLimit> {
         match self {
             Self::Seated { seat, .. } => Some(SendLimit::for_seat(seat)),
-            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.send_limit(),
+            Self::Recorded { body, .. } => body.send_limit(),
             Self::Empty | Self::Full(_) | Self::Parts { .. } | Self::Stream(_) | Self::Peer(_) => None,
         }
     }
@@ -148,7 +140,6 @@ impl http_body::Body for Body {
             }
             Self::Stream(pieces) => std::task::ready!(pieces.0.as_mut().poll_next(context)),
             Self::Peer(answer) => return Pin::new(&mut **answer).poll_frame(context),
-            Self::Guarded { body, .. } => return Pin::new(&mut **body).poll_frame(context),
             Self::Seated { body, remaining_chunk: rest, .. } => {
                 if rest.is_empty() {
                     match std::task::ready!(Pin::new(&mut **body).poll_frame(context))
@@ -162,10 +153,10 @@ impl http_body::Body for Body {
                 }
                 Some(rest.split_to(rest.len().min(CHUNK_MAX)))
             }
-            Self::Logged { body, entry } => {
+            Self::Recorded { body, record } => {
                 let next = std::task::ready!(Pin::new(&mut **body).poll_frame(context));
                 if let Some(data) = next.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
-                    entry.count_bytes(data.len());
+                    record.count_bytes(data.len());
                 }
                 return Poll::Ready(next);
             }
@@ -180,7 +171,7 @@ impl http_body::Body for Body {
             Self::Full(_) | Self::Stream(_) => false,
             Self::Peer(answer) => answer.is_end_stream(),
             Self::Seated { body, remaining_chunk: rest, .. } => rest.is_empty() && body.is_end_stream(),
-            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.is_end_stream(),
+            Self::Recorded { body, .. } => body.is_end_stream(),
         }
     }
 
@@ -192,7 +183,7 @@ impl http_body::Body for Body {
             Self::Stream(_) => SizeHint::default(),
             Self::Peer(answer) => answer.size_hint(),
             Self::Seated { body, remaining_chunk: rest, .. } => extend_size_hint(&body.size_hint(), rest.len() as u64),
-            Self::Guarded { body, .. } | Self::Logged { body, .. } => body.size_hint(),
+            Self::Recorded { body, .. } => body.size_hint(),
         }
     }
 }
@@ -206,16 +197,16 @@ fn extend_size_hint(hint: &SizeHint, extra: u64) -> SizeHint {
     extended
 }
 
-/// Why a request's body could not be read.
+/// The failure to read a request body.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadBodyError {
-    /// It is longer than is allowed.
+    /// The body exceeds the limit.
     #[error("limit is {limit}")]
     TooLarge {
-        /// How long it may be.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The client went away or broke off.
+    /// The client disconnected or sent an incomplete body.
     #[error("the request body could not be read: {0}")]
     Interrupted(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

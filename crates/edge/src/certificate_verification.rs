@@ -1,84 +1,82 @@
-//! What the certificate of a connection is worth, judged by both bundles and remembered with the connection.
+//! Verification of client certificates by the client CA and the front-proxy CA, cached with the connection.
 
-use std::any::Any;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use access::authentication::{CertificateSubject, ClientCertificate};
+use parking_lot::Mutex;
 use rustls::pki_types::UnixTime;
 use transport::{ClientCaBundle, Reloading};
 
-use crate::ClientConnection;
+use crate::{CachedConnection, ClientConnection};
 
-/// A verdict is made anew after this time, so that a certificate that expires is refused soon, however long the connection.
+/// The lifetime of a cached verification: an expired certificate is rejected this soon on a long-lived connection.
 const VERIFICATION_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// The authorities by which certificates are judged.
+/// The CA bundles of client certificates.
 #[derive(Debug)]
 pub struct CaBundles {
-    /// `--client-ca-file`: of users.
+    /// `--client-ca-file`: the CA bundle of users.
     pub client: Option<Reloading<ClientCaBundle>>,
-    /// `--requestheader-client-ca-file`: of front proxies.
+    /// `--requestheader-client-ca-file`: the CA bundle of front proxies.
     pub front_proxy: Option<Reloading<ClientCaBundle>>,
 }
 
-/// A certificate before both bundles, as they were read when it was judged.
+/// The last verification of a connection's certificate.
+pub type VerificationCache<Derived> = Mutex<Option<Arc<CertificateVerification<Derived>>>>;
+
+/// The result of verifying a certificate by both bundles, as they were loaded at that time.
 #[derive(Debug)]
-pub struct CertificateVerification {
+pub struct CertificateVerification<Derived> {
     verified_at: UnixTime,
     client: BundleVerification,
     front_proxy: BundleVerification,
-    /// What somebody made of it.
-    derived: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// What access control derives from this verification and keeps with it.
+    pub derived: Derived,
 }
 
 #[derive(Debug)]
 struct BundleVerification {
-    /// Of the bundle; `None` if there is none.
+    /// The generation of the bundle; `None` if there is none.
     generation: Option<u64>,
-    /// `None`: there is nothing to be judged, or nothing to judge it by.
+    /// `None` without a certificate or without a bundle.
     subject: Option<Result<CertificateSubject, String>>,
 }
 
 impl CaBundles {
-    /// Judges a connection's certificate, or recalls how it was judged.
-    pub fn verify(&self, connection: &ClientConnection) -> Arc<CertificateVerification> {
+    /// Verifies the certificate of a connection, or returns the cached result.
+    pub fn verify<Derived: Default>(
+        &self,
+        connection: &CachedConnection<VerificationCache<Derived>>,
+    ) -> Arc<CertificateVerification<Derived>> {
         let (client, front_proxy) = (current_bundle(self.client.as_ref()), current_bundle(self.front_proxy.as_ref()));
         let now = UnixTime::now();
-        // A judgement is a pure function of its inputs: one made by somebody who panicked later is as good as any.
-        let mut cache = connection.access_cache.lock();
-        let cached = cache.clone().and_then(|verification| verification.downcast::<CertificateVerification>().ok());
-        if let Some(verification) = cached
+        let mut cache = connection.cache.lock();
+        if let Some(verification) = &*cache
             && verification.client.is_current_for(client.as_deref())
             && verification.front_proxy.is_current_for(front_proxy.as_deref())
             && now.as_secs().saturating_sub(verification.verified_at.as_secs()) < VERIFICATION_AGE_MAX.as_secs()
         {
-            return verification;
+            return verification.clone();
         }
         let verification = Arc::new(CertificateVerification {
             verified_at: now,
-            client: BundleVerification::verify(connection, client.as_deref(), now),
-            front_proxy: BundleVerification::verify(connection, front_proxy.as_deref(), now),
-            derived: OnceLock::new(),
+            client: BundleVerification::verify(&connection.client, client.as_deref(), now),
+            front_proxy: BundleVerification::verify(&connection.client, front_proxy.as_deref(), now),
+            derived: Derived::default(),
         });
         *cache = Some(verification.clone());
         verification
     }
 }
 
-impl CertificateVerification {
-    /// As a user's.
+impl<Derived> CertificateVerification<Derived> {
+    /// The result for the client CA bundle.
     pub fn client_certificate(&self) -> ClientCertificate<'_> {
         self.client.as_certificate()
     }
 
-    /// What follows from it and from nothing else: made once, and the same until it is judged anew. One type for each gate.
-    pub fn get_or_derive<T: Send + Sync + 'static>(&self, make: impl Fn(&Self) -> T) -> Arc<T> {
-        let derived = self.derived.get_or_init(|| Arc::new(make(self)));
-        derived.clone().downcast().unwrap_or_else(|_| Arc::new(make(self)))
-    }
-
-    /// As a front proxy's.
+    /// The result for the front-proxy CA bundle.
     pub fn front_proxy_certificate(&self) -> ClientCertificate<'_> {
         self.front_proxy.as_certificate()
     }

@@ -1,8 +1,7 @@
-//! A timer that is looked at from time to time.
+//! A timer without wake-ups, for hyper's timeout of request heads.
 //!
-//! hyper limits the time for the head of a request by a timer that it makes for every request, and that goes off for none of
-//! them. One that is only looked at costs less to make than to set: whoever owns the connection looks at it every
-//! [`POLL_INTERVAL`], and no limit is exceeded by more.
+//! hyper creates one timer per request, and almost none fires. A timer that is only polled is cheaper than one that is registered
+//! with the runtime: the connection polls it every [`POLL_INTERVAL`], and no timeout is exceeded by more.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 
-/// How often a connection is looked at that nothing happens on.
+/// The interval at which an idle connection polls its timers.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Makes sleeps that wake nobody.
+/// Creates sleeps that register no waker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CoarseTimer;
 

@@ -1,4 +1,4 @@
-//! How a connection learns that the server stops: first to finish its requests, later to close.
+//! The stop of a connection in two steps: finish requests, then close.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,22 +7,22 @@ use std::time::Duration;
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-/// How long a connection may take to finish after the server was told to stop: less than the server waits for all of them, so that
-/// every request ends by its own code and not with the process.
+/// How long a connection may finish its requests after a stop. Less than the shutdown grace of the server, so that every request
+/// ends by its own code and not with the process.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What a connection is to do.
+/// The next step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopStep {
-    /// Nothing.
+    /// Keep serving.
     Continue,
-    /// Take no more requests. Said once.
+    /// Accept no more requests. Returned once.
     Finish,
-    /// End now, whatever is under way.
+    /// Close now, also with requests in flight.
     Close,
 }
 
-/// The signal to stop, and the time that is left after it.
+/// Waits for the stop signal, then for the close timeout.
 pub(crate) enum StopMonitor<'a> {
     Waiting(Pin<Box<WaitForCancellationFuture<'a>>>),
     Closing(Pin<Box<Sleep>>),

@@ -1,95 +1,102 @@
-//! What travels with a request, and the two values that make a pipeline a server or a gateway.
+//! The two traits in which an API server and a gateway differ, and the values that they get.
 
-use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use api::Target;
+use forward::{ForwardedUser, UnsendableUser};
 use futures_util::future::BoxFuture;
+use membership::hop::RequestSender;
 use parking_lot::Mutex;
-use peering::ServerId;
-use peering::forward::{ForwardedUser, UnsendableUser};
-use peering::hop::RequestSender;
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
-use crate::audit::{AuditedUsers, RequestRecord};
-use crate::{Error, Request, Response};
+use crate::audit::AuditedUsers;
+use crate::{Error, Request, RequestRecord, Response};
 
-/// What is known of a connection, once for all its requests.
+/// A client connection, shared by all its requests.
 #[derive(Debug)]
 pub struct ClientConnection {
-    /// Who is at the other end.
+    /// The address of the client.
     pub client_address: SocketAddr,
-    /// The certificates that the client showed, its own first; it holds that one's key, and nothing else is known of them.
+    /// The client's certificate chain, leaf first. The handshake proved possession of its key; nothing else is verified.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// What the gate remembers of this connection, so that a certificate is judged once and not per request.
-    pub access_cache: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
-    /// Who of several servers has answered a read that names a revision: the next such reads go there too, because another
-    /// server may be behind it.
-    pub sticky_peer: Mutex<Option<ServerId>>,
+    /// The peer that served the last read with a resourceVersion. Further ones go to the same peer, because another one may lag
+    /// behind it.
+    pub sticky_peer: Mutex<Option<Arc<str>>>,
 }
 
-/// One request after it was let in.
+/// A connection and what access control keeps with it, so that a certificate is verified once and not per request.
+#[derive(Debug)]
+pub struct CachedConnection<Cache> {
+    /// The connection itself.
+    pub client: ClientConnection,
+    /// The cache of [`AccessControl`].
+    pub cache: Cache,
+}
+
+/// An authorized request.
 pub struct AuthorizedRequest<'a, Caller> {
-    /// What it asks for.
+    /// The parsed request line.
     pub target: &'a Target<'a>,
-    /// Who asks.
+    /// The authenticated caller.
     pub caller: Caller,
-    /// When it must be over, unless it is long-running.
+    /// The deadline, for requests that are not long-running.
     pub deadline: Instant,
+    /// The record to which the handler adds what it learns.
+    pub record: &'a RequestRecord,
 }
 
-/// Who may come in, and what for.
+/// Authentication and authorization.
 pub trait AccessControl: fmt::Debug + Send + Sync + 'static {
-    /// Somebody who was identified.
+    /// An authenticated caller.
     type Caller: Clone + Send + Sync + 'static;
+    /// The state that is kept with each connection.
+    type ConnectionCache: Default + Send + Sync + 'static;
 
-    /// Who is asking. Removes from the request whatever only the gate may read: credentials and claims of identity.
+    /// Authenticates a request, and removes credentials and identity headers from it.
     fn authenticate(
         &self,
-        connection: &ClientConnection,
+        connection: &CachedConnection<Self::ConnectionCache>,
         request: &mut Request,
+        record: &RequestRecord,
     ) -> impl Future<Output = Result<Self::Caller, Error>> + Send;
 
-    /// Whom they ask to act as, if they may; themselves otherwise. Removes the wish from the request.
+    /// Applies impersonation headers, and removes them from the request. Without such headers returns the caller.
     fn impersonate(&self, caller: Self::Caller, request: &mut Request) -> Result<Self::Caller, Error>;
 
-    /// Whether they may. Tells the trail why, if there is one.
-    fn authorize(
-        &self,
-        caller: &Self::Caller,
-        target: &Target<'_>,
-        request_record: Option<&RequestRecord>,
-    ) -> Result<(), Error>;
+    /// Checks that the caller may do this, and records why or why not.
+    fn authorize(&self, caller: &Self::Caller, target: &Target<'_>, record: &RequestRecord) -> Result<(), Error>;
 
-    /// True if the caller may read the page at `path`, one of the pipeline's own. Asked only for pages whose content is not
-    /// public, beside the request's own path also for another page that shows the same.
+    /// True if the caller may read one of the pipeline's own pages that is not public. `path` is the request's own path, or that of
+    /// another page with the same content.
     fn may_read_page(&self, caller: &Self::Caller, request: &Request, path: &str) -> impl Future<Output = bool> + Send {
         // The request's own path was authorized before.
-        let is_allowed = || Target::parse("GET", path).is_ok_and(|page| self.authorize(caller, &page, None).is_ok());
+        let unrecorded = RequestRecord::default();
+        let is_allowed =
+            || Target::parse("GET", path).is_ok_and(|page| self.authorize(caller, &page, &unrecorded).is_ok());
         std::future::ready(path == request.uri().path() || is_allowed())
     }
 
-    /// Whom audit events name.
+    /// The users that audit events name.
     fn audited_users(&self, caller: &Self::Caller) -> AuditedUsers;
 
-    /// Whom the access log names; `None` if only whoever answers can tell.
+    /// The user name in the access log; `None` if only the server that responds knows it.
     fn user_name(&self, caller: &Self::Caller, _request: &Request) -> Option<String> {
         self.audited_users(caller).user.map(|user| user.name.to_string())
     }
 
-    /// Whether they authenticated as a front proxy, as other servers do: only then their marks on a request are believed.
+    /// Whether the caller authenticated as a front proxy, as peers do: only then its hop marks are trusted.
     fn request_sender(&self, caller: &Self::Caller) -> RequestSender;
 
-    /// Whom a peer is told that the request is for.
+    /// The user as sent to a peer.
     fn forwarded_user(&self, caller: &Self::Caller) -> Result<ForwardedUser, UnsendableUser>;
 }
 
-/// What this process itself can serve.
+/// Serves the requests that are not forwarded to a peer.
 pub trait LocalHandler<Caller>: fmt::Debug + Send + Sync + 'static {
-    /// Answers a request that was let in and is to be served here.
+    /// Serves an authorized request.
     fn serve<'a>(
         &'a self,
         authorized: AuthorizedRequest<'a, Caller>,

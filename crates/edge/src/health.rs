@@ -1,15 +1,15 @@
-//! `/healthz`, `/livez` and `/readyz`, in kube-apiserver's words.
+//! `/healthz`, `/livez` and `/readyz`, in kube-apiserver's format.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGaugeVec, Opts, Registry};
 
-use crate::{Body, Response};
+use crate::Response;
+use crate::response::{page_not_found, plain_text_response};
 
 /// A named condition of this server. Its failure reason goes to the log, and to callers who may read details.
 pub struct HealthCheck {
@@ -21,12 +21,12 @@ pub struct HealthCheck {
 /// Lines about a check that passes, for verbose pages of callers who may read details. They may hold peers' addresses.
 type CheckDetails = Vec<String>;
 
-/// On which pages a check counts.
+/// The pages that a check is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthPages {
-    /// All three.
+    /// All three pages.
     All,
-    /// Only whether the server is ready.
+    /// `/readyz` only.
     ReadyOnly,
 }
 
@@ -69,7 +69,7 @@ impl HealthChecks {
         Self { checks: Arc::new(checks) }
     }
 
-    /// Shows every check of every page as a figure too; they are made when somebody looks.
+    /// Registers a metric per check and page; the checks run when the metrics are collected.
     pub fn register(&self, registry: &Registry) {
         let opts =
             Opts::new("kubernetes_healthcheck", "[STABLE] This metric records the result of a single healthcheck.");
@@ -119,7 +119,7 @@ impl HealthChecks {
 
     fn single_check_page(&self, page: HealthPageKind, name: &str) -> HealthPage {
         let Some(check) = self.checks_on(page).find(|check| check.name == name) else {
-            return HealthPage::Public(plain_text_response(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()));
+            return HealthPage::Public(page_not_found());
         };
         let failed = |reason: &str| {
             plain_text_response(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"))
@@ -159,7 +159,7 @@ const DETAILS_PAGE: &str = crate::peer_routing::DEBUG_PAGE;
 /// What kube-apiserver prints in place of a failure reason.
 const WITHHELD_REASON: &str = "reason withheld";
 
-/// Who reads a rendered page.
+/// The readers that a page is rendered for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Audience {
     Anyone,
@@ -178,11 +178,11 @@ impl CheckOutcome {
     }
 }
 
-/// What the checks of one page found, in their order.
+/// The results of the checks of one page, in their order.
 struct PageResults<'a> {
     page: HealthPageKind,
     outcomes: Vec<(&'a str, CheckOutcome)>,
-    /// Names that were to be excluded and are no checks of the page.
+    /// Excluded names that are no checks of the page.
     unmatched: Vec<&'a str>,
 }
 
@@ -209,10 +209,10 @@ impl PageResults<'_> {
             CheckOutcome::Failed(reason) => Some(format!("{name}: {reason}")),
         });
         let failed = failed.collect::<Vec<_>>().join("; ");
-        tracing::warn!(page = self.page.name(), failed, "a health check failed");
+        tracing::warn!(page = self.page.name(), failed, "health check failed");
     }
 
-    /// The verbose form.
+    /// Renders the verbose form.
     fn render(&self, audience: Audience) -> Response {
         let mut lines = String::new();
         for (name, outcome) in &self.outcomes {
@@ -243,7 +243,7 @@ impl PageResults<'_> {
     }
 }
 
-/// The checks as figures: 1 is well, 0 is not.
+/// The checks as metrics: 1 passed, 0 failed.
 struct HealthMetrics {
     health: HealthChecks,
     results: IntGaugeVec,
@@ -291,21 +291,12 @@ impl HealthPageKind {
     }
 }
 
-/// A plain text page.
-pub(crate) fn plain_text_response(status: StatusCode, content: String) -> Response {
-    let mut response = Response::new(Body::from(content));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
-    response
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
+    use crate::Body;
 
     #[track_caller]
     fn check(path: &str, query: Option<&str>, expected: &Expect) {

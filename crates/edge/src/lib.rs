@@ -1,11 +1,11 @@
-//! The rim of the program: connections in, responses out.
+//! The HTTP edge: connections in, responses out.
 //!
-//! [`listener`] accepts connections, [`pipeline`] takes each request through its stages in one function, [`error_response`] is the
-//! only place where a failure becomes a response. What *here* means is a [`LocalHandler`], and who may do what is a [`AccessControl`]: a
-//! server and a gateway differ in these two values alone.
+//! [`listener`] accepts connections and parses request lines, [`pipeline`] takes each request through its stages in one function, and
+//! [`error_response`] alone turns a failure into a response. A [`LocalHandler`] serves requests in this process and an
+//! [`AccessControl`] authenticates and authorizes them: an API server and a gateway differ in these two values alone.
 //!
-//! Reading order: [`pipeline`], [`handler`], [`certificate_verification`], [`peer_routing`], [`merged_discovery`], [`error_response`], [`audit`], [`access_log`], [`body`],
-//! `seats`, [`health`], [`metrics`], [`listener`].
+//! Reading order: [`pipeline`], [`handler`], [`certificate_verification`], [`peer_routing`], [`merged_discovery`], [`error_response`],
+//! `record`, [`audit`], [`access_log`], [`body`], `seats`, [`health`], [`metrics`], [`listener`].
 
 pub mod access_log;
 pub mod audit;
@@ -20,18 +20,22 @@ pub mod identity_headers;
 pub mod listener;
 pub mod merged_discovery;
 pub mod metrics;
+pub mod peer_fetch;
 pub mod peer_routing;
 pub mod pipeline;
+mod record;
+pub mod response;
 mod seats;
 mod send_limit;
 mod write_coalescer;
 
 pub use body::Body;
 pub use error_response::Error;
-pub use handler::{AccessControl, AuthorizedRequest, ClientConnection, LocalHandler};
+pub use handler::{AccessControl, AuthorizedRequest, CachedConnection, ClientConnection, LocalHandler};
 pub use pipeline::Pipeline;
+pub use record::RequestRecord;
 
-/// A response on its way out.
+/// A response to a client.
 pub type Response = http::Response<Body>;
-/// A request as it came in.
+/// A request from a client.
 pub type Request = http::Request<hyper::body::Incoming>;

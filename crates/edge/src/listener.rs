@@ -1,7 +1,7 @@
 //! Connections: accepted, secured, and served until they end or the server stops.
 //!
-//! A connection lives on a worker, and so does what is answered at once: an object from memory, or whatever a peer sends. What
-//! may take long to compute is answered by the runtime of the whole process, so that the other connections need not wait for it.
+//! A connection lives on a worker, and so do cheap requests: a get from memory, discovery, health. Requests that may compute for
+//! long run on the runtime of the whole process, so that other connections of the worker do not wait for them.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,35 +28,35 @@ use transport::Reloading;
 
 use crate::coarse_timer::{self, CoarseTimer};
 use crate::graceful_stop::{StopMonitor, StopStep};
-use crate::handler::{AccessControl, ClientConnection, LocalHandler};
+use crate::handler::{AccessControl, CachedConnection, ClientConnection, LocalHandler};
 use crate::pipeline::Pipeline;
 use crate::seats::is_mutating;
 use crate::send_limit::{self, SendMonitor, StreamExecutor};
 use crate::write_coalescer::WriteCoalescer;
 use crate::{Request, Response};
 
-/// Clients that have not finished their handshake by then are sent away; Go's servers wait as long.
+/// The timeout of a TLS handshake, as in Go's servers.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client must send its whole request head within this time.
+/// The timeout of a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
-/// kube-apiserver's number of streams per connection.
+/// HTTP/2 streams per connection, as in kube-apiserver.
 const STREAMS_MAX: u32 = 250;
-/// Header lists beyond this are refused; Go's default.
+/// The largest header list that is accepted; Go's default.
 const HEADERS_MAX_BYTES: u32 = 1 << 20;
-/// The pause after a failed accept: out of file descriptors, it would otherwise spin.
+/// The pause after a failed accept, so that the loop does not spin while file descriptors are exhausted.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// How often an idle HTTP/2 connection is asked whether it still lives, and how long it may take to answer.
+/// Interval and timeout of HTTP/2 pings on idle connections.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Paths of documents that are ready to be sent, and of what is looked at every second.
+/// Prefixes of pages that are cheap enough to serve on the connection's thread: discovery, health and version.
 const INLINE_PATHS: [&str; 5] = ["/api", "/livez", "/readyz", "/healthz", "/version"];
 
-/// What one HTTP/2 stream may have in its send buffer: 250 streams that are not read stay below 32 MiB. hyper's default is 400 KiB.
+/// The send buffer of one HTTP/2 stream: 250 streams that the client does not read stay below 32 MiB. hyper's default is 400 KiB.
 const SEND_BUFFER_MAX: usize = 128 << 10;
 
-/// Accepts connections until `stop`, then asks every connection to finish what it has begun. Returns when the last is
-/// handed over; `tasks` waits for them.
+/// Accepts connections until `stop`, which also tells every connection to finish its requests. Stopping `tasks` waits for the
+/// connections.
 pub async fn run<G: AccessControl, L: LocalHandler<G::Caller>>(
     listener: TcpListener,
     tls: Reloading<ServerConfig>,
@@ -67,31 +67,31 @@ pub async fn run<G: AccessControl, L: LocalHandler<G::Caller>>(
 ) {
     let service = ConnectionService { pipeline, process_runtime: Handle::current(), tasks: tasks.clone() };
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        // Out of one runtime's sight, to be watched over by another.
+        // Deregistered from this runtime; the worker registers the socket with its own.
         match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
             Ok((stream, peer)) => {
                 let acceptor = TlsAcceptor::from(tls.get());
                 let (service, stop) = (service.clone(), stop.clone());
                 tasks.spawn_once_on_worker(workers.acquire_slot(), "connection", async move {
                     if let Err(error) = serve_connection(stream, peer, acceptor, service, stop).await {
-                        tracing::debug!(%peer, %error, "a connection ended early");
+                        tracing::debug!(%peer, %error, "connection ended early");
                     }
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "failed to accept a connection");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// How requests are answered, and where.
+/// What a connection needs to serve its requests.
 struct ConnectionService<G, L> {
     pipeline: Arc<Pipeline<G, L>>,
     /// The runtime of the whole process.
     process_runtime: Handle,
-    /// The family of the connections: stopping it waits for every request.
+    /// The tasks of all connections; stopping them waits for every request.
     tasks: Tasks,
 }
 
@@ -106,17 +106,25 @@ impl<G, L> Clone for ConnectionService<G, L> {
 }
 
 impl<G: AccessControl, L: LocalHandler<G::Caller>> ConnectionService<G, L> {
-    async fn handle(self, connection: Arc<ClientConnection>, mut request: Request) -> Result<Response, JoinError> {
-        let mode = ExecutionMode::for_request(request.method().as_str(), request.uri());
+    async fn handle(
+        self,
+        connection: Arc<CachedConnection<G::ConnectionCache>>,
+        mut request: Request,
+    ) -> Result<Response, JoinError> {
+        let uri = request.uri().clone();
+        let path_and_query = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let target = Target::parse(request.method().as_str(), path_and_query);
+        let mode = target.as_ref().map_or(ExecutionMode::Inline, ExecutionMode::for_target);
         let Self { pipeline, process_runtime: process, tasks } = self;
         let response = if mode == ExecutionMode::Inline {
-            pipeline.handle(&connection, request).await
+            pipeline.handle(&connection, &target, request).await
         } else {
             let commitment = Arc::new(Commitment::default());
             if mode == ExecutionMode::Committing {
                 request.extensions_mut().insert(commitment.clone());
             }
-            let handling = async move { pipeline.handle(&connection, request).await };
+            let target = target.map(Target::into_owned);
+            let handling = async move { pipeline.handle(&connection, &target, request).await };
             tasks.spawn_cancellable(&process, commitment, handling).await?
         };
         send_limit::set_send_limit(&response);
@@ -131,24 +139,22 @@ enum ExecutionMode {
     Inline,
     /// On the runtime of the process. Cancelled with the client.
     Spawned,
-    /// The same until it is handed to storage or a peer, and from then on to its own end or deadline: the write may happen
-    /// anyway, and the audit log must say what became of it.
+    /// On the runtime of the process. Cancelled with the client until the write is handed to storage or a peer; then it runs to
+    /// its end or deadline, so that the audit log records the outcome.
     Committing,
 }
 
 impl ExecutionMode {
-    fn for_request(method: &str, uri: &http::Uri) -> Self {
-        let path_and_query = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        match Target::parse(method, path_and_query) {
-            Ok(Target::Resource(resource)) if resource.verb == Verb::Get => Self::Inline,
-            Ok(target @ Target::Resource(_)) if is_mutating(&target) && !target.is_long_running() => Self::Committing,
-            Ok(Target::Resource(_)) => Self::Spawned,
-            Ok(Target::NonResource(page)) if INLINE_PATHS.iter().any(|prefix| page.path.starts_with(prefix)) => {
+    fn for_target(target: &Target<'_>) -> Self {
+        match target {
+            Target::Resource(resource) if resource.verb == Verb::Get => Self::Inline,
+            Target::Resource(_) if is_mutating(target) && !target.is_long_running() => Self::Committing,
+            Target::Resource(_) => Self::Spawned,
+            Target::NonResource(page) if INLINE_PATHS.iter().any(|prefix| page.path.starts_with(prefix)) => {
                 Self::Inline
             }
-            // All others are pages that are written when they are asked for.
-            Ok(Target::NonResource(_)) => Self::Spawned,
-            Err(_) => Self::Inline,
+            // Other pages are rendered per request.
+            Target::NonResource(_) => Self::Spawned,
         }
     }
 }
@@ -167,7 +173,8 @@ async fn serve_connection<G: AccessControl, L: LocalHandler<G::Caller>>(
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    let connection = Arc::new(client_connection(&stream, client_address));
+    let client = client_connection(&stream, client_address);
+    let connection = Arc::new(CachedConnection { client, cache: Default::default() });
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         serve_http2(stream, connection, service, stop).await
     } else {
@@ -177,7 +184,7 @@ async fn serve_connection<G: AccessControl, L: LocalHandler<G::Caller>>(
 
 async fn serve_http2<G: AccessControl, L: LocalHandler<G::Caller>>(
     stream: TlsStream<TcpStream>,
-    connection: Arc<ClientConnection>,
+    connection: Arc<CachedConnection<G::ConnectionCache>>,
     connection_service: ConnectionService<G, L>,
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
@@ -189,7 +196,7 @@ async fn serve_http2<G: AccessControl, L: LocalHandler<G::Caller>>(
         .max_send_buf_size(SEND_BUFFER_MAX)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
-    // Apart from the task that sends the answer: making one takes some ten kilobytes, which a watch would hold for an hour.
+    // Boxed apart from the task that sends the response: the future has some ten kilobytes, which a watch would hold for an hour.
     let service = service_fn(move |request| Box::pin(connection_service.clone().handle(connection.clone(), request)));
     let coalescer = WriteCoalescer::new(stream);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(coalescer.clone()), service));
@@ -211,7 +218,7 @@ async fn serve_http2<G: AccessControl, L: LocalHandler<G::Caller>>(
 
 async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
     stream: TlsStream<TcpStream>,
-    connection: Arc<ClientConnection>,
+    connection: Arc<CachedConnection<G::ConnectionCache>>,
     connection_service: ConnectionService<G, L>,
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
@@ -245,7 +252,7 @@ async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
 fn client_connection(stream: &TlsStream<TcpStream>, client_address: SocketAddr) -> ClientConnection {
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let certificates = certificates.iter().map(|certificate| certificate.clone().into_owned()).collect();
-    ClientConnection { client_address, certificates, access_cache: Mutex::default(), sticky_peer: Mutex::default() }
+    ClientConnection { client_address, certificates, sticky_peer: Mutex::default() }
 }
 
 #[cfg(test)]
@@ -254,8 +261,8 @@ mod tests {
 
     #[track_caller]
     fn check(method: &str, line: &str, expected: ExecutionMode) {
-        let uri: http::Uri = line.parse().unwrap();
-        assert_eq!(ExecutionMode::for_request(method, &uri), expected, "{method} {line}");
+        let target = Target::parse(method, line).unwrap();
+        assert_eq!(ExecutionMode::for_target(&target), expected, "{method} {line}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The discovery pages that speak for all servers, and who gets them.
+//! The merged discovery documents of all servers, and which requests get them.
 
 use api::Status;
 use api::media::{
@@ -8,42 +8,42 @@ use api::media::{
 use discovery::{EncodedDocument, respond};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
-use peering::metrics::Metrics;
-use peering::route::IncompleteViewReason;
-use peering::view::FirstSync;
-use peering::{UnavailableReason, View, status};
+use membership::metrics::Metrics;
+use membership::route::IncompleteViewReason;
+use membership::view::FirstSync;
+use membership::{UnavailableReason, View, status};
 
 use crate::{Body, Response};
 
-/// `--merge-discovery`: which documents speak for all servers.
+/// `--merge-discovery`: which documents are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeDiscovery {
-    /// `/apis` in its aggregated form, as the KEP says.
+    /// `/apis` in its aggregated form, as in the KEP.
     Aggregated,
-    /// Every form of it, and `/api`.
+    /// `/apis` in every form, and `/api`.
     All,
 }
 
-/// Which merged documents are given, and in which versions.
+/// Which documents are merged, and the versions in which they are served.
 #[derive(Clone, Copy, Debug)]
 pub struct MergedPages {
     /// Which documents are merged.
     pub merge_discovery: MergeDiscovery,
-    /// The oldest version of the aggregated document that is given.
+    /// The oldest served version of the aggregated document.
     pub oldest_version: AggregatedVersion,
 }
 
 impl MergedPages {
-    /// Whether a path may be one of these pages.
+    /// True if the path may be a merged page.
     pub(crate) fn has_page(self, path: &str) -> bool {
         DiscoveryPage::from_path(path, self.merge_discovery).is_some()
     }
 
-    /// Whether a request is for the document of this server alone, in the form that kube-apiserver counts: whoever asks, and for
-    /// `/api` too, which is never merged there.
+    /// True if the request asks for the document of this server alone, in the form that kube-apiserver counts: for any client, and
+    /// also for `/api`, which kube-apiserver never merges.
     pub(crate) fn is_nopeer_request(self, path: &str, headers: &HeaderMap) -> bool {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        // Most requests name no profile, and are not looked at any further.
+        // Most requests name no profile: skip parsing.
         if !matches!(path, "/api" | "/apis") || !accept.contains("profile") {
             return false;
         }
@@ -55,7 +55,7 @@ impl MergedPages {
         )
     }
 
-    /// Answers if the path is a discovery page and the client wants it of all servers. `None`: the local one is to answer.
+    /// Serves a merged document. `None`: the path is no merged page, or the client wants the document of this server.
     pub(crate) fn serve(
         self,
         path: &str,
@@ -68,12 +68,12 @@ impl MergedPages {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let aggregated = if page.has_aggregated() { Encodings::ALL } else { Encodings::NONE };
         let offer = DiscoveryOffer { aggregated, legacy: Encodings::ALL, oldest_version: self.oldest_version };
-        // Whoever accepts nothing that we have is told so by the local page.
+        // The local page rejects requests that accept no form.
         let form = negotiate_discovery(text(ACCEPT), offer).ok()?;
         let (document, pretty) = match form {
             DiscoveryFormat::Aggregated { profile: Profile::Local, .. } => return None,
             DiscoveryFormat::Legacy { .. } if self.merge_discovery == MergeDiscovery::Aggregated => return None,
-            // A document that lacks what others serve is worse than none: controllers would draw conclusions from it.
+            // An incomplete document is worse than none: controllers would treat missing resources as deleted.
             _ if view.first_sync() == FirstSync::Pending => {
                 return Some(Err(status::unavailable_status(UnavailableReason::ViewIncomplete(
                     IncompleteViewReason::NotSynced,
@@ -94,14 +94,14 @@ impl MergedPages {
     }
 }
 
-/// A page that may be merged.
+/// A discovery page that may be merged.
 #[derive(Clone, Copy)]
 enum DiscoveryPage<'a> {
     /// `/apis`.
     Groups,
     /// `/api`.
     Core,
-    /// What is below them, and `/apis/`: legacy form only.
+    /// A group or version below them, or `/apis/`: legacy form only.
     Below(&'a str),
 }
 
@@ -114,7 +114,7 @@ impl<'a> DiscoveryPage<'a> {
             ("/api/", MergeDiscovery::All) => None,
             (_, MergeDiscovery::All) => {
                 let key = path.trim_matches('/');
-                // What is further below is about resources.
+                // Deeper paths name resources.
                 let is_discovery = match key.split_once('/').unwrap_or((key, "")) {
                     ("api", below) => !below.contains('/'),
                     ("apis", below) => below.matches('/').count() <= 1,
@@ -150,7 +150,7 @@ impl<'a> DiscoveryPage<'a> {
     fn legacy_document(self, view: &View) -> Option<&EncodedDocument> {
         match self {
             Self::Groups => view.merged_documents().legacy("apis"),
-            // It says where this server listens, and core has one version everywhere.
+            // The legacy page contains this server's address, and all servers have the same versions of core.
             Self::Core => None,
             Self::Below(key) if is_complete_locally(key, view) => None,
             Self::Below(key) => view.merged_documents().legacy(key),
@@ -158,7 +158,7 @@ impl<'a> DiscoveryPage<'a> {
     }
 }
 
-/// Whether a version lists nothing that we do not list ourselves: then our own page is the better one, with its hashes.
+/// True if this server lists every resource of the version: its own page is then preferred, because it has storage version hashes.
 fn is_complete_locally(key: &str, view: &View) -> bool {
     let mut segments = key.split('/');
     let (groups, ours, group) = match segments.next() {

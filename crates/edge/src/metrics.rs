@@ -1,13 +1,14 @@
-//! What the pipeline counts, under kube-apiserver's names.
+//! The metrics of the pipeline, under kube-apiserver's names.
 //!
-//! Paths are whatever clients make them, and every new set of labels costs memory for good. So a resource has labels of its own
-//! once a request for it succeeded; until then, and for ever if there is no such thing, it is counted without a name.
+//! Clients choose the paths, and every new set of labels costs memory forever. A resource therefore gets labels of its own with
+//! its first successful request; before that, its requests are counted with empty labels.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Verb;
 use api::target::ResourceTarget;
 use http::StatusCode;
 use parking_lot::RwLock;
@@ -19,20 +20,20 @@ const DURATION_BUCKETS: [f64; 22] = [
     60.0,
 ];
 
-/// The pipeline's own figures.
+/// The metrics of one pipeline. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Requests by what they asked for and how they ended.
+    /// Requests by verb, resource and status.
     requests: IntCounterVec,
-    /// How long they took; long-running ones are not in it.
+    /// Durations of requests that are not long-running.
     durations: HistogramVec,
-    /// Requests under way, by kind.
+    /// Requests in flight, reads and writes.
     inflight: IntGaugeVec,
     labelled_resources: Arc<LabelledResources>,
     registry: Registry,
 }
 
-/// The resources that have labels of their own, by hash.
+/// Hashes of the resources that have labels of their own.
 #[derive(Debug, Default)]
 struct LabelledResources {
     hasher: RandomState,
@@ -40,7 +41,7 @@ struct LabelledResources {
 }
 
 impl Metrics {
-    /// Registers the pipeline's figures in a registry that other crates register theirs in too.
+    /// Creates the metrics and registers them.
     pub fn new(registry: &Registry) -> Self {
         let labels = &["verb", "group", "version", "resource", "subresource", "code"];
         let requests = IntCounterVec::new(
@@ -85,10 +86,9 @@ impl Metrics {
         metrics
     }
 
-    /// Counts a request that was answered; how long that took, unless it is one that lasts.
+    /// Counts a response; `duration` is `None` for long-running requests.
     pub(crate) fn count_request(
         &self,
-        verb: &str,
         resource_target: &ResourceTarget<'_>,
         code: StatusCode,
         duration: Option<Duration>,
@@ -101,14 +101,14 @@ impl Metrics {
         ];
         let [group, version, resource, subresource] =
             if self.labelled_resources.is_labelled(names, code) { names } else { [""; 4] };
-        let labels = [verb, group, version, resource, subresource, code.as_str()];
+        let labels = [verb_label(resource_target.verb), group, version, resource, subresource, code.as_str()];
         self.requests.with_label_values(&labels).inc();
         if let Some(took) = duration {
             self.durations.with_label_values(&labels[..5]).observe(took.as_secs_f64());
         }
     }
 
-    /// The page that Prometheus reads, with so many requests under way.
+    /// Renders all metrics of the registry in text format, with these numbers of requests in flight.
     pub(crate) fn render_page(&self, reads: usize, writes: usize) -> String {
         for (kind, count) in [("readOnly", reads), ("mutating", writes)] {
             self.inflight.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -118,7 +118,7 @@ impl Metrics {
 }
 
 impl LabelledResources {
-    /// Whether a resource has labels of its own, which it gets by success.
+    /// True if the resource has labels of its own; the first success adds them.
     fn is_labelled(&self, names: [&str; 4], code: StatusCode) -> bool {
         let hash = self.hasher.hash_one(names);
         if self.hashes.read().contains(&hash) {
@@ -128,6 +128,22 @@ impl LabelledResources {
             self.hashes.write().insert(hash);
         }
         code.is_success()
+    }
+}
+
+/// The verb as kube-apiserver's metrics name it.
+fn verb_label(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+        Verb::Proxy => "PROXY",
+        Verb::Unknown => "other",
     }
 }
 
@@ -144,7 +160,7 @@ mod tests {
         let count = |path: &str, code: u16| {
             let target = Target::parse("GET", path).unwrap();
             let Target::Resource(asked) = &target else { panic!("{path} is a resource") };
-            metrics.count_request("GET", asked, StatusCode::from_u16(code).unwrap(), None);
+            metrics.count_request(asked, StatusCode::from_u16(code).unwrap(), None);
         };
         for number in 0..1_000 {
             count(&format!("/api/v1/namespaces/default/invented{number}/x"), 404);

@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use api::target::ResourceTarget;
 use api::{GroupVersionResource, RouteMismatch, Status, Target, Verb};
+use forward::{
+    Candidate, Effect, ForwardError, ForwardRequest, ForwardedUser, Forwarder, Lifetime, RespondingPeer, ResponseOrigin,
+};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use peering::forward::{
-    Candidate, Effect, ForwardRequest, ForwardedUser, Forwarder, Lifetime, RespondingPeer, ResponseOrigin,
-};
-use peering::metrics::Metrics;
-use peering::{Cluster, Hop, LocalReason, Route, ServerId, UnavailableReason, status};
+use membership::metrics::{Metrics, ProxyError};
+use membership::{Cluster, Hop, LocalReason, MemberIndex, Route, ServerId, UnavailableReason, View, status};
+use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::access_log::AccessLogFields;
-use crate::audit::AUDIT_ID;
 use crate::merged_discovery::MergedPages;
-use crate::{Body, ClientConnection, Error, Request, Response};
+use crate::{Body, ClientConnection, Error, Request, RequestRecord, Response};
 
 /// Which server answered.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
@@ -88,13 +87,6 @@ pub(crate) struct PeerDestination<'a> {
     origin: ResponseOrigin,
 }
 
-/// For whom a request is forwarded, and for how long it may take.
-pub(crate) struct ForwardContext<'a> {
-    pub(crate) user: ForwardedUser,
-    pub(crate) connection: &'a ClientConnection,
-    pub(crate) lifetime: Lifetime,
-}
-
 impl PeerRouting {
     /// Where a request goes, or why it goes nowhere now.
     pub(crate) async fn destination<'a>(
@@ -110,8 +102,7 @@ impl PeerRouting {
         match (route, target) {
             (Route::Local(why), _) => Ok(Destination::Local(why)),
             (Route::Peers(members), Target::Resource(resource)) => {
-                let (candidates, origin) =
-                    (Candidate::from_members(&view, &members), ResponseOrigin::for_resource(resource));
+                let (candidates, origin) = (candidates(&view, &members), ResponseOrigin::for_resource(resource));
                 Ok(Destination::Peer(PeerDestination { peers: self, resource, candidates, origin }))
             }
             (Route::RouteMismatch(mismatch), Target::Resource(resource)) => {
@@ -126,7 +117,7 @@ impl PeerRouting {
                             | RouteMismatch::NameRequired
                             | RouteMismatch::NamespaceRequired => ResponseOrigin::for_resource(resource),
                         };
-                        let candidates = Candidate::from_members(&view, &members);
+                        let candidates = candidates(&view, &members);
                         Ok(Destination::Peer(PeerDestination { peers: self, resource, candidates, origin }))
                     }
                     None => Err(status::unavailable_status(UnavailableReason::OnlyUnreachableMembers)),
@@ -142,10 +133,19 @@ impl PeerRouting {
 }
 
 impl PeerDestination<'_> {
-    /// Has a peer answer.
-    pub(crate) async fn forward(&self, context: &ForwardContext<'_>, request: Request) -> Result<Response, Error> {
+    /// Forwards the request to one of the candidates and counts the outcome.
+    pub(crate) async fn forward(
+        &self,
+        user: &ForwardedUser,
+        connection: &ClientConnection,
+        lifetime: Lifetime,
+        record: &RequestRecord,
+        request: Request,
+    ) -> Result<Response, Error> {
         let name = self.resource.group_version_resource();
-        let result = self.forward_to_peer(context, name, request).await;
+        let (ip, effect) = (connection.client_address.ip(), Effect::for_resource(self.resource));
+        let forward_request = ForwardRequest::new(user, ip, effect, self.origin, lifetime);
+        let result = self.forward_to_peer(forward_request, connection, name, record, request).await;
         let code = match &result {
             Ok(response) => response.status(),
             Err(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -156,46 +156,39 @@ impl PeerDestination<'_> {
 
     async fn forward_to_peer(
         &self,
-        context: &ForwardContext<'_>,
+        forward_request: ForwardRequest<'_>,
+        connection: &ClientConnection,
         name: GroupVersionResource<&str>,
+        record: &RequestRecord,
         request: Request,
     ) -> Result<Response, Status> {
         // Without a way there is no live member either, so that nothing is routed here.
         let Self { peers, resource, candidates, origin } = self;
         let Some(forwarder) = &peers.forwarder else {
-            return Err(status::proxy_failed_status(status::Execution::None));
+            return Err(ForwardError::NoEndpoint.status());
         };
-        let audit_id = request.headers().get(AUDIT_ID).cloned();
-        let log_fields = AccessLogFields::from_request(&request);
-        let sticky_peer = (Effect::for_resource(resource) == Effect::Reads && has_resource_version(&request))
-            .then_some(&context.connection.sticky_peer);
+        let sticky_peer = (forward_request.effect == Effect::Reads && has_resource_version(&request))
+            .then_some(&connection.sticky_peer);
         let preferred_peer = sticky_peer.and_then(|sticky_peer| sticky_peer.lock().clone());
         let forward_request = ForwardRequest {
             candidates,
-            user: &context.user,
-            client_ip: context.connection.client_address.ip(),
-            audit_id: audit_id.as_ref(),
-            effect: Effect::for_resource(resource),
-            lifetime: context.lifetime,
-            preferred_peer: preferred_peer.as_ref().or(peers.nearest_peer.as_ref()),
+            preferred_peer: preferred_peer.as_deref().or(peers.nearest_peer.as_ref().map(ServerId::as_str)),
             has_short_response: resource.verb == Verb::Get,
-            origin: *origin,
             add_hop_mark: *origin != ResponseOrigin::AnyServer,
-            mark_stale: &|server| peers.cluster.mark_stale(server),
+            mark_stale: &|id| mark_stale(&peers.cluster, id),
+            ..forward_request
         };
         match forwarder.forward(forward_request, request).await {
             Ok(response) => {
-                if let (Some(sticky_peer), Some(RespondingPeer(server))) = (sticky_peer, response.extensions().get()) {
-                    *sticky_peer.lock() = Some(server.clone());
+                if let (Some(sticky_peer), Some(RespondingPeer(id))) = (sticky_peer, response.extensions().get()) {
+                    *sticky_peer.lock() = Some(id.clone());
                 }
                 Ok(peers.add_served_by_peer(response.map(|body| Body::Peer(Box::new(body)))))
             }
             Err(error) => {
                 tracing::debug!(resource = %resource.group_resource(), %error, "a request could not be forwarded");
-                peers.metrics.count_proxy_error(error.proxy_error(), name);
-                if let Some(log_fields) = log_fields {
-                    log_fields.set_retries(error.retries());
-                }
+                peers.metrics.count_proxy_error(proxy_error(&error), name);
+                record.set_retries(error.retries());
                 Err(error.status())
             }
         }
@@ -209,7 +202,7 @@ impl PeerRouting {
     }
 
     /// The pages about the cluster, and the documents that speak for it. Peers of some releases ask for documents without saying
-    /// that they want ours alone, and would echo what we merged: they get it from whoever serves it here.
+    /// that they want ours alone, and would echo what we merged: they get the local document.
     pub(crate) async fn serve_page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         if path == DEBUG_PAGE {
@@ -235,7 +228,7 @@ impl PeerRouting {
         let view = self.cluster.view();
         let json = match api::query::first_value(query, "ifStopped") {
             None => {
-                let mut report = peering::debug::report(&view, Instant::now());
+                let mut report = membership::debug::report(&view, Instant::now());
                 for member in &mut report.members {
                     member.not_vouched = self.not_vouched.as_ref().and_then(|reason| reason(member.server));
                 }
@@ -243,7 +236,7 @@ impl PeerRouting {
             }
             Some(name) => {
                 let server = ServerId::from_name(&name);
-                let items = server.and_then(|server| peering::debug::resources_lost_if_stopped(&view, &server));
+                let items = server.and_then(|server| membership::debug::resources_lost_if_stopped(&view, &server));
                 let missing = || Status::bad_request(format!("ifStopped: there is no server {name:?}"));
                 serde_json::to_vec_pretty(&items.ok_or_else(missing)?)
             }
@@ -255,14 +248,14 @@ impl PeerRouting {
 
     /// Says that this server answered, if that is wanted; or who did for it.
     pub(crate) fn add_served_by(&self, mut response: Response, reason: LocalReason) -> Response {
-        let responding_peer = response.extensions().get().map(|RespondingPeer(server)| server.clone());
+        let responding_peer = response.extensions().get().map(|RespondingPeer(id)| id.clone());
         if responding_peer.is_some() {
             strip_served_by(&mut response);
         }
         if self.peer_response_headers {
             insert_served_by(
                 &mut response,
-                responding_peer.as_ref().unwrap_or(self.cluster.view().this_server()),
+                responding_peer.as_ref().unwrap_or(self.cluster.view().this_server().name()),
                 reason.rule(),
             );
         }
@@ -272,11 +265,50 @@ impl PeerRouting {
     fn add_served_by_peer(&self, mut response: Response) -> Response {
         strip_served_by(&mut response);
         if self.peer_response_headers
-            && let Some(RespondingPeer(server)) = response.extensions().get().cloned()
+            && let Some(RespondingPeer(id)) = response.extensions().get().cloned()
         {
-            insert_served_by(&mut response, &server, FORWARDING_RULE);
+            insert_served_by(&mut response, &id, FORWARDING_RULE);
         }
         response
+    }
+}
+
+/// The candidates of a route: the members that have an address, which every live one has.
+pub fn candidates(view: &View, members: &[MemberIndex]) -> Vec<Candidate> {
+    let candidates = members.iter().filter_map(|&index| {
+        let address = view.address(index)?.clone();
+        Some(Candidate { id: view.member(index).server.name().clone(), address })
+    });
+    candidates.collect()
+}
+
+/// Has the document of a member fetched again, given its id as a candidate.
+pub fn mark_stale(cluster: &Cluster, id: &str) {
+    if let Some(server) = ServerId::from_name(id) {
+        cluster.mark_stale(&server);
+    }
+}
+
+/// Makes the forwarder forget peers as soon as they are no members any more.
+pub fn start_forgetting_departed(forwarder: Forwarder, mut views: watch::Receiver<Arc<View>>, tasks: &Tasks) {
+    tasks.spawn("peer-forgetter", |stop| async move {
+        while let Some(Ok(())) = stop.run_until_cancelled(views.changed()).await {
+            let view = views.borrow_and_update().clone();
+            forwarder.retain_candidates(|id| view.members().iter().any(|member| member.server.as_str() == id));
+        }
+        // The view has no writer any more: the server stops.
+        stop.cancelled().await;
+    });
+}
+
+/// The label of kube-apiserver's metric for a request that could not be forwarded.
+fn proxy_error(error: &ForwardError) -> ProxyError {
+    match error {
+        ForwardError::NoEndpoint | ForwardError::NotVouched => ProxyError::EndpointResolution,
+        ForwardError::Failed { .. }
+        | ForwardError::TimedOut { .. }
+        | ForwardError::Overloaded(_)
+        | ForwardError::ClientAborted => ProxyError::ProxyTransport,
     }
 }
 
@@ -293,8 +325,8 @@ fn has_resource_version(request: &Request) -> bool {
     api::query::first_value(query, "resourceVersion").is_some_and(|revision| !revision.is_empty())
 }
 
-fn insert_served_by(response: &mut Response, server: &ServerId, rule: u8) {
-    if let Ok(name) = HeaderValue::from_str(server.as_str()) {
+fn insert_served_by(response: &mut Response, server: &str, rule: u8) {
+    if let Ok(name) = HeaderValue::from_str(server) {
         response.headers_mut().insert(SERVED_BY, name);
     }
     response.headers_mut().insert(ROUTING_RULE, HeaderValue::from(u16::from(rule)));

@@ -1,57 +1,58 @@
-//! The life of a request, in one function.
+//! The stages of a request, in one function.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use access::user::ANONYMOUS_USER;
-use api::{Status, Target, Verb};
+use api::Target;
+use api::target::TargetError;
+use forward::Lifetime;
 use futures_util::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
-use peering::forward::{Lifetime, UnsendableUser};
-use peering::{Hop, LocalReason};
+use membership::{Hop, LocalReason};
 use tokio::time::Instant;
 
-use crate::access_log::{AccessLog, AccessLogFields};
-use crate::audit::{self, AUDIT_ID, Auditor, RequestRecord, RequestRecordGuard};
-use crate::error_response::{Error, error_status, status_response};
-use crate::handler::{AccessControl, AuthorizedRequest, ClientConnection, LocalHandler};
-use crate::health::{self, HealthChecks, HealthPage};
+use crate::access_log::AccessLog;
+use crate::audit::{self, AUDIT_ID, Auditor};
+use crate::error_response::{Error, status_response};
+use crate::handler::{AccessControl, AuthorizedRequest, CachedConnection, LocalHandler};
+use crate::health::{HealthChecks, HealthPage};
 use crate::metrics::Metrics;
-use crate::peer_routing::{Destination, FORWARDING_RULE, ForwardContext, PeerRouting};
+use crate::peer_routing::{Destination, FORWARDING_RULE, PeerRouting};
+use crate::record::{Recorder, RequestFailure};
+use crate::response::plain_text_response;
 use crate::seats::{Seats, is_mutating};
-use crate::{Body, Request, Response};
+use crate::{Body, Request, RequestRecord, Response};
 
-/// The longest time that a request may be given: no deadline lies further away, whatever `--request-timeout` says.
+/// The upper bound of `--request-timeout`.
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What every request goes through.
+/// The stages that every request passes, and what they use.
 #[derive(Debug)]
 pub struct Pipeline<G, L> {
     access_control: G,
     local_handler: L,
     health: HealthChecks,
-    metrics: Metrics,
-    auditor: Option<Arc<Auditor>>,
-    access_log: Option<AccessLog>,
+    recorder: Recorder,
     peer_routing: Option<PeerRouting>,
     seats: Seats,
     request_timeout: Duration,
 }
 
-/// How much the pipeline takes on.
+/// Limits of requests in flight and of their duration.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
-    /// `--max-requests-inflight`: reads under way at once; 0 for no limit.
+    /// `--max-requests-inflight`: reads in flight; 0 for no limit.
     pub reads: usize,
-    /// `--max-mutating-requests-inflight`: writes under way at once; 0 for no limit.
+    /// `--max-mutating-requests-inflight`: writes in flight; 0 for no limit.
     pub writes: usize,
-    /// `--request-timeout`: for requests that do not ask for less.
+    /// `--request-timeout`; a request may ask for less.
     pub request_timeout: Duration,
 }
 
 impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
-    /// A pipeline that lets in whom the gate lets in, and serves what the local serves.
+    /// A pipeline without logs and peers.
     pub fn new(
         access_control: G,
         local_handler: L,
@@ -65,150 +66,120 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
             access_control,
             local_handler,
             health,
-            metrics,
-            auditor: None,
-            access_log: None,
+            recorder: Recorder { metrics, auditor: None, access_log: None },
             peer_routing: None,
             seats,
             request_timeout,
         }
     }
 
-    /// The same, with every request recorded.
-    pub fn with_auditor(self, auditor: Option<Auditor>) -> Self {
-        Self { auditor: auditor.map(Arc::new), ..self }
+    /// Adds the audit log.
+    pub fn with_auditor(mut self, auditor: Option<Auditor>) -> Self {
+        self.recorder.auditor = auditor.map(Arc::new);
+        self
     }
 
-    /// The same, with a line about every request.
-    pub fn with_access_log(self, access_log: Option<AccessLog>) -> Self {
-        Self { access_log, ..self }
+    /// Adds the access log.
+    pub fn with_access_log(mut self, access_log: Option<AccessLog>) -> Self {
+        self.recorder.access_log = access_log;
+        self
     }
 
-    /// The same, among others that answer what is not served here.
+    /// Adds routing of requests to peers.
     pub fn with_peer_routing(self, peer_routing: Option<PeerRouting>) -> Self {
         Self { peer_routing, ..self }
     }
 
-    /// Answers a request, whatever happens.
-    pub async fn handle(&self, connection: &ClientConnection, mut request: Request) -> Response {
+    /// Turns a request into a response, also after an error or a panic. `target` is its parsed request line.
+    pub async fn handle(
+        &self,
+        connection: &CachedConnection<G::ConnectionCache>,
+        target: &Result<Target<'_>, TargetError>,
+        mut request: Request,
+    ) -> Response {
+        let started = Instant::now();
         let id = audit::ensure_audit_id(request.headers_mut());
         let is_head = request.method() == http::Method::HEAD;
-        let mut entry = self.access_log.as_ref().map(|log| log.start_entry(&id, connection, &mut request));
-        let uri = request.uri().clone();
-        let path_and_query = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        let mut response = match Target::parse(request.method().as_str(), path_and_query) {
+        let mut record = self.recorder.start(&id, &connection.client, target.as_ref().ok(), &request);
+        let served = match target {
+            Ok(target) => self.serve_or_panic(connection, target, request, started, &record).await,
+            Err(error) => Err(Error::Malformed(error.to_string())),
+        };
+        let (mut response, failure) = match served {
+            Ok(response) => (response, None),
             Err(error) => {
-                let status = error_status(Error::Malformed(error.to_string()));
-                if let Some(entry) = &entry {
-                    entry.set_error(&status.message);
-                }
-                status_response(&status)
-            }
-            Ok(target) => {
-                if let Some(entry) = &mut entry {
-                    entry.set_verb(target.verb());
-                }
-                let request_record = self.auditor.as_ref().map(|auditor| {
-                    let request_record =
-                        auditor.start_record(&id, connection.client_address.ip(), &target, request.headers());
-                    request.extensions_mut().insert(request_record.clone());
-                    request_record
-                });
-                self.handle_parsed(connection, &target, request, request_record).await
+                let failure = RequestFailure::new(error);
+                record.set_error(&failure.status.message);
+                (status_response(&failure.status), Some(failure))
             }
         };
+        if let Ok(target) = target {
+            self.recorder.record_response(&mut record, target, started, &response, failure.as_ref());
+        }
         let headers = response.headers_mut();
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         headers.insert(AUDIT_ID, id);
-        let response = if is_head { without_body(response) } else { response };
-        match entry {
-            Some(entry) => entry.attach_to(response),
-            None => response,
-        }
+        record.attach_to(if is_head { without_body(response) } else { response })
     }
 
-    /// Answers a request whose line could be read.
-    async fn handle_parsed(
+    /// Serves a request and turns a panic into an error.
+    async fn serve_or_panic(
         &self,
-        connection: &ClientConnection,
+        connection: &CachedConnection<G::ConnectionCache>,
         target: &Target<'_>,
         request: Request,
-        request_record: Option<Arc<RequestRecord>>,
-    ) -> Response {
-        let started = Instant::now();
-        let log_fields = self.access_log.as_ref().and_then(|_| AccessLogFields::from_request(&request));
-        let record_guard = request_record.map(RequestRecordGuard::new);
-        let (request_record, shared_log_fields) =
-            (record_guard.as_ref().map(RequestRecordGuard::request_record), log_fields.as_deref());
-        let serving =
-            AssertUnwindSafe(self.serve(connection, target, request, started, request_record, shared_log_fields));
-        let (response, failure) = match serving.catch_unwind().await {
-            Ok(Ok(response)) => (response, None),
+        started: Instant,
+        record: &RequestRecord,
+    ) -> Result<Response, Error> {
+        let serving = AssertUnwindSafe(self.serve(connection, target, request, started, record));
+        match serving.catch_unwind().await {
+            Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
-                tracing::debug!(line = target.path_and_query(), %error, "a request was refused");
-                failure_response(error)
+                tracing::debug!(line = target.path_and_query(), %error, "request rejected");
+                Err(error)
             }
             Err(_) => {
-                tracing::error!(line = target.path_and_query(), "a request handler panicked");
-                failure_response(Error::Panicked)
+                tracing::error!(line = target.path_and_query(), "request handler panicked");
+                Err(Error::Panicked)
             }
-        };
-        self.count_request(target, &response, started);
-        if let (Some(log_fields), Some(failure)) = (&log_fields, &failure) {
-            log_fields.set_error(&failure.status.message);
-        }
-        match record_guard {
-            Some(record_guard) => finish_record(record_guard, target, response, failure.as_ref()),
-            None => response,
         }
     }
 
-    /// One request, from its parsed line to its response. The order of these lines is the contract.
+    /// Takes a request through its stages. The order of these lines is the contract.
     async fn serve(
         &self,
-        connection: &ClientConnection,
+        connection: &CachedConnection<G::ConnectionCache>,
         target: &Target<'_>,
         mut request: Request,
         started: Instant,
-        request_record: Option<&RequestRecord>,
-        log_fields: Option<&AccessLogFields>,
+        record: &RequestRecord,
     ) -> Result<Response, Error> {
-        let caller = self.access_control.authenticate(connection, &mut request).await?;
-        if let Some(note) = log_fields {
-            note.set_user(self.access_control.user_name(&caller, &request));
-        }
-        if let Some(trail) = request_record {
-            trail.record_user(target, self.access_control.audited_users(&caller).user);
-        }
-        let caller = self.access_control.impersonate(caller, &mut request)?;
-        if let Some(trail) = request_record {
-            trail.set_impersonated(self.access_control.audited_users(&caller).impersonated);
-        }
-        self.access_control.authorize(&caller, target, request_record)?;
-        let hop = Hop::take_from_headers(request.headers_mut(), self.access_control.request_sender(&caller));
+        let access = &self.access_control;
+        let caller = access.authenticate(connection, &mut request, record).await?;
+        record.set_user(target, || access.user_name(&caller, &request), || access.audited_users(&caller).user);
+        let caller = access.impersonate(caller, &mut request)?;
+        record.set_impersonated(|| access.audited_users(&caller).impersonated);
+        access.authorize(&caller, target, record)?;
+        let hop = Hop::take_from_headers(request.headers_mut(), access.request_sender(&caller));
         if let Some(page) = self.serve_own_page(&caller, &request, hop).await {
             return page;
         }
-        let deadline = started + self.request_timeout_for(target)?;
+        let deadline = started + self.request_timeout_for(target, request.uri().query())?;
         let seat = self.seats.try_acquire(target, deadline)?;
         let destination = self.destination(target, hop).await?;
-        if let Some(note) = log_fields {
-            note.set_rule(match &destination {
-                Destination::Local(why) => why.rule(),
-                Destination::Peer(_) => FORWARDING_RULE,
-            });
-        }
+        record.set_rule(match &destination {
+            Destination::Local(why) => why.rule(),
+            Destination::Peer(_) => FORWARDING_RULE,
+        });
         let response = match destination {
             Destination::Local(why) => {
-                self.serve_locally(AuthorizedRequest { target, caller, deadline }, request, why).await?
+                self.serve_locally(AuthorizedRequest { target, caller, deadline, record }, request, why).await?
             }
             Destination::Peer(peer_destination) => {
-                let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
-                let user = self.access_control.forwarded_user(&caller).map_err(unsendable)?;
-                let span = if target.is_long_running() { Lifetime::LongRunning } else { Lifetime::Until(deadline) };
-                // In a box, because it is large and every request would carry the room for it.
-                Box::pin(peer_destination.forward(&ForwardContext { user, connection, lifetime: span }, request))
-                    .await?
+                let user = access.forwarded_user(&caller)?;
+                let lifetime = if target.is_long_running() { Lifetime::LongRunning } else { Lifetime::Until(deadline) };
+                // Boxed because it is large: every request would reserve room for it otherwise.
+                Box::pin(peer_destination.forward(&user, &connection.client, lifetime, record, request)).await?
             }
         };
         Ok(match seat {
@@ -243,7 +214,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         }
     }
 
-    /// The pages that are the pipeline's own.
+    /// Serves health pages, metrics and the pages about the cluster; `None` if the request is for none of them.
     async fn serve_own_page(&self, caller: &G::Caller, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let uri = request.uri();
         match self.health.serve(uri.path(), uri.query()) {
@@ -262,43 +233,32 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         }
         if is_metrics {
             let (reads, writes) = self.seats.occupied();
-            return Some(Ok(health::plain_text_response(
+            return Some(Ok(plain_text_response(
                 http::StatusCode::OK,
-                self.metrics.render_page(reads, writes),
+                self.recorder.metrics.render_page(reads, writes),
             )));
         }
         self.peer_routing.as_ref()?.serve_page(request, hop).await
     }
 
-    /// A request may ask for less time than it would get, never for more.
-    fn request_timeout_for(&self, target: &Target<'_>) -> Result<Duration, Error> {
+    /// The timeout of a request: `--request-timeout`, or less if the query asks for less.
+    fn request_timeout_for(&self, target: &Target<'_>, query: Option<&str>) -> Result<Duration, Error> {
         if target.is_long_running() {
             return Ok(self.request_timeout);
         }
-        let query = target.path_and_query().split_once('?').map_or("", |(_, query)| query);
-        let Some(requested) = api::query::first_value(query, "timeout").filter(|requested| !requested.is_empty())
-        else {
+        let requested = query.and_then(|query| api::query::first_value(query, "timeout"));
+        let Some(requested) = requested.filter(|requested| !requested.is_empty()) else {
             return Ok(self.request_timeout);
         };
         // A negative timeout counts as none, as in kube-apiserver.
         let positive = requested.strip_prefix('-').unwrap_or(&requested);
-        let timeout = api::duration::parse(positive).map_err(|_| {
-            let reason =
-                format!("invalid timeout specified in the request URL - time: invalid duration \"{requested}\"");
-            Status::bad_request(reason)
-        })?;
+        let timeout = api::duration::parse(positive).map_err(|_| Error::InvalidTimeout(requested.to_string()))?;
         let is_requested = positive.len() == requested.len() && !timeout.is_zero();
         Ok(if is_requested { timeout.min(self.request_timeout) } else { self.request_timeout })
     }
-
-    fn count_request(&self, target: &Target<'_>, response: &Response, started: Instant) {
-        let Target::Resource(resource) = target else { return };
-        let took = (!target.is_long_running()).then(|| started.elapsed());
-        self.metrics.count_request(verb_label(resource.verb), resource, response.status(), took);
-    }
 }
 
-/// What a HEAD is answered with: how long the body would be, and no body. HTTP/1 leaves it out by itself, HTTP/2 does not.
+/// Replaces the body of a response to HEAD by its length. hyper does this for HTTP/1 only.
 fn without_body(mut response: Response) -> Response {
     use http_body::Body as _;
     if let Some(length) = response.body().size_hint().exact().filter(|length| *length > 0) {
@@ -306,70 +266,4 @@ fn without_body(mut response: Response) -> Response {
     }
     *response.body_mut() = Body::Empty;
     response
-}
-
-fn failure_response(error: Error) -> (Response, Option<RequestFailure>) {
-    let kind = match &error {
-        Error::Unauthorized { .. } => RequestFailureKind::Unauthorized,
-        Error::Panicked => RequestFailureKind::Panicked,
-        Error::Malformed(_) | Error::Status(_) | Error::Overloaded | Error::TimedOut | Error::ShuttingDown => {
-            RequestFailureKind::Rejected
-        }
-    };
-    let status = error_status(error);
-    (status_response(&status), Some(RequestFailure { kind, status }))
-}
-
-/// Why a request did not get what it asked for, for its trail.
-struct RequestFailure {
-    kind: RequestFailureKind,
-    status: Status,
-}
-
-enum RequestFailureKind {
-    Unauthorized,
-    Panicked,
-    Rejected,
-}
-
-/// Ends a trail, or has the body of a long response end it.
-fn finish_record(
-    mut record_guard: RequestRecordGuard,
-    target: &Target<'_>,
-    response: Response,
-    failure: Option<&RequestFailure>,
-) -> Response {
-    let code = response.status().as_u16();
-    let request_record = record_guard.request_record();
-    match failure {
-        Some(RequestFailure { kind: RequestFailureKind::Unauthorized, status }) => {
-            request_record.record_unauthorized(target, status)
-        }
-        Some(RequestFailure { kind: RequestFailureKind::Panicked, status }) => request_record.record_panic(status),
-        Some(RequestFailure { kind: RequestFailureKind::Rejected, status }) => {
-            request_record.record_response_complete(code, Some(status))
-        }
-        None if target.is_long_running() => {
-            record_guard.record_response_started(code);
-            return response.map(|body| Body::Guarded { body: Box::new(body), guard: Box::new(record_guard) });
-        }
-        None => request_record.record_response_complete(code, None),
-    }
-    response
-}
-
-/// How kube-apiserver's metrics name a verb.
-fn verb_label(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Get => "GET",
-        Verb::List => "LIST",
-        Verb::Watch => "WATCH",
-        Verb::Create => "POST",
-        Verb::Update => "PUT",
-        Verb::Patch => "PATCH",
-        Verb::Delete => "DELETE",
-        Verb::DeleteCollection => "DELETECOLLECTION",
-        Verb::Proxy => "PROXY",
-        Verb::Unknown => "other",
-    }
 }

@@ -21,7 +21,7 @@ thread_local! {
     static STARTED_SEND_LIMIT: Cell<Option<SendLimit>> = const { Cell::new(None) };
 }
 
-/// Tells the future that drives this response when it must be sent. To be called within its poll.
+/// Sets the send limit of the future that drives this response. Call it within a poll of that future.
 pub(crate) fn set_send_limit(response: &Response) {
     if let Some(limit) = response.body().send_limit() {
         STARTED_SEND_LIMIT.set(Some(limit));
@@ -33,14 +33,14 @@ pub(crate) fn set_send_limit(response: &Response) {
 pub(crate) struct SendMonitor(Option<SendLimit>);
 
 impl SendMonitor {
-    /// To be called after each poll of the future.
+    /// Takes the limit over; call it after each poll of the future.
     pub(crate) fn take_send_limit(&mut self) {
         if let Some(limit) = STARTED_SEND_LIMIT.take() {
             self.0 = Some(limit);
         }
     }
 
-    /// When to look again; `None` while no response with a limit is being sent.
+    /// When the response is due; `None` while no response with a limit is being sent.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.0.as_ref().filter(|limit| limit.is_sending()).map(SendLimit::deadline)
     }
@@ -51,7 +51,7 @@ impl SendMonitor {
     }
 }
 
-/// Runs the streams of HTTP/2 connections as tasks of the connections' family, so that a shutdown waits for them.
+/// Runs HTTP/2 streams among the tasks of the connections, so that a shutdown waits for them.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor(pub(crate) Tasks);
 

@@ -1,8 +1,8 @@
-//! Holds small writes back until whoever makes them has made them all.
+//! Buffers small writes of an HTTP/2 connection until the connection has written all it can.
 //!
-//! HTTP/2 sends frame by frame, and each would be a record of TLS and a call of the kernel: as dear as the answer in it. Events
-//! for a hundred watches, and answers that are ready together, travel in one instead. Nothing waits for it: what is held goes
-//! out as soon as the connection has nothing more to say for the moment.
+//! HTTP/2 writes frame by frame, and each write would be a TLS record and a system call. Events of a hundred watches, and
+//! responses that are ready together, share one record instead. Nothing waits: the buffer is flushed as soon as a poll of the
+//! connection returns.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,17 +13,17 @@ use bytes::{Buf as _, BytesMut};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// So much is held at most: one record of TLS. Whatever is as long goes out by itself.
+/// The size of the buffer: one TLS record. Larger writes bypass it.
 const BUFFER_MAX: usize = 16 << 10;
 
-/// A stream whose writes are held. Clones are the same stream: one for who writes, one for who [lets go](WriteCoalescer::poll_flush_buffered).
-/// Both belong to one task, so the lock is never contended.
+/// A stream whose writes are buffered. Clones share it: one writes, the other [flushes](WriteCoalescer::poll_flush_buffered). Both
+/// belong to one task, so the lock is never contended.
 pub(crate) struct WriteCoalescer<S>(Arc<Mutex<CoalescerState<S>>>);
 
 struct CoalescerState<S> {
     stream: S,
     buffered: BytesMut,
-    /// Whether the stream itself holds something back.
+    /// True if the stream itself has bytes to flush.
     needs_flush: bool,
 }
 
@@ -38,7 +38,7 @@ impl<S: AsyncWrite + Unpin> WriteCoalescer<S> {
         Self(Arc::new(Mutex::new(CoalescerState { stream, buffered: BytesMut::new(), needs_flush: false })))
     }
 
-    /// Sends what is held.
+    /// Writes the buffer and flushes the stream.
     pub(crate) fn poll_flush_buffered(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.lock().poll_flush_buffered(context)
     }
@@ -96,7 +96,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteCoalescer<S> {
         true
     }
 
-    /// Not yet: more may come.
+    /// Does nothing: [`WriteCoalescer::poll_flush_buffered`] flushes.
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! The task: stand, lead while the lease is renewed in time, let go.
+//! The elector task: acquire the lease, lead while it is renewed in time, release it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,36 +14,37 @@ use tokio_util::sync::CancellationToken;
 use crate::ports::LeaseClient;
 use crate::rules::{LeaseRecord, LeaseState, claim_lease, release_lease};
 
-/// How much longer the wait between two attempts may be: client-go's figure, so that candidates do not come at once.
+/// Maximum extension of the retry period, so that candidates do not retry in sync; client-go's value.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// Which lease, and who stands for it.
+/// The lease and the candidate.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the lease is, such as `kube-system`.
+    /// The lease's namespace, such as `kube-system`.
     pub namespace: String,
-    /// What the lease is called; one name, one leader.
+    /// The lease's name; there is one leader per name.
     pub name: String,
-    /// This process: unique among all candidates, and new at every start.
+    /// The candidate's identity: unique, and new at every start.
     pub holder: String,
-    /// How quickly things go.
+    /// Periods and timeouts.
     pub timings: ElectionTimings,
     /// The wall clock, for `renewTime`.
     pub clock: fn() -> Timestamp,
-    /// For jitter.
+    /// Seeds the jitter.
     pub seed: u64,
 }
 
-/// How quickly things go. The defaults are client-go's.
+/// Periods and timeouts of an election. The defaults are client-go's.
 #[derive(Clone, Copy, Debug)]
 pub struct ElectionTimings {
-    /// How long others wait for a leader that does not renew.
+    /// How long other candidates wait for a leader that does not renew.
     pub lease_duration: Duration,
-    /// How long a leader goes on without a renewal: less than the lease, so that it ends before the next one begins.
+    /// How long a leader leads without a renewal. Less than the lease duration, so that it stops before the next one
+    /// starts.
     pub renew_deadline: Duration,
-    /// How often a leader renews and the others look.
+    /// How often the leader renews and the other candidates retry.
     pub retry_period: Duration,
-    /// How long any one attempt may take.
+    /// Timeout of a single attempt.
     pub request_timeout: Duration,
 }
 
@@ -53,23 +54,23 @@ impl Default for ElectionTimings {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
-            // Two attempts fit into what is left of the deadline after one that hung.
+            // Leaves time for two more attempts before the deadline after one timed out.
             request_timeout: Duration::from_secs(4),
         }
     }
 }
 
-/// A candidate.
+/// A candidate in an election.
 pub struct Elector {
     config: Config,
     leases: Arc<dyn LeaseClient>,
     lease_record: LeaseRecord,
-    /// The lease as we last wrote it.
+    /// The lease as this candidate last wrote it.
     last_written: Option<Lease>,
     rng: Rng,
 }
 
-/// The time for which this process leads.
+/// A period of leadership, ended by a missed renewal.
 #[derive(Clone, Debug)]
 pub struct Term {
     last_renewal: watch::Receiver<Instant>,
@@ -77,23 +78,23 @@ pub struct Term {
 }
 
 impl Term {
-    /// Whether this process still leads, by its own monotonic clock. To be asked before anything is written: the work of a
-    /// process that was paused goes on for a moment before it is dropped.
+    /// Reports whether this process still leads, by its monotonic clock. Check it before each write: the work of a
+    /// process that was paused continues for a moment before it is dropped.
     pub fn is_current(&self) -> bool {
         self.last_renewal.borrow().elapsed() < self.renew_deadline
     }
 }
 
 impl Elector {
-    /// A candidate that does not stand yet.
+    /// Creates a candidate; [`Elector::run`] starts it.
     pub fn new(config: Config, leases: Arc<dyn LeaseClient>) -> Self {
         let rng = Rng::with_seed(config.seed);
         Self { config, leases, lease_record: LeaseRecord::default(), last_written: None, rng }
     }
 
-    /// Stands until told to stop, and does the leader's work whenever this process leads. The work is dropped at its next
-    /// await when the lead is lost or it is time to stop; the lease is then released, so that the next one need not wait.
-    /// Work that ends by itself gives up the lead, until the next attempt.
+    /// Runs for election until `stop`, and runs the leader's work while leading. When leadership is lost or on `stop`,
+    /// the work is dropped at its next await and the lease is released, so that the next leader need not wait. Work
+    /// that returns gives up leadership until the next attempt.
     pub async fn run<Work>(mut self, stop: CancellationToken, mut on_started_leading: impl FnMut(Term) -> Work)
     where
         Work: Future<Output = ()>,
@@ -104,7 +105,7 @@ impl Elector {
                 () = stop.cancelled() => return,
                 renewed = self.acquire() => renewed,
             };
-            tracing::info!(lease = %self.config.name, holder = %self.config.holder, "leads now");
+            tracing::info!(lease = %self.config.name, holder = %self.config.holder, "became leader");
             let (renewals, seen) = watch::channel(renewed);
             let term = Term { last_renewal: seen, renew_deadline: self.config.timings.renew_deadline };
             tokio::select! {
@@ -113,7 +114,7 @@ impl Elector {
                 () = self.renew_until_lost(&renewals) => {}
                 () = on_started_leading(term) => {}
             }
-            tracing::info!(lease = %self.config.name, holder = %self.config.holder, "leads no more");
+            tracing::info!(lease = %self.config.name, holder = %self.config.holder, "stopped leading");
             self.release().await;
             if stop.is_cancelled() {
                 return;
@@ -126,23 +127,23 @@ impl Elector {
         }
     }
 
-    /// Waits until the lease is ours; gives the beginning of the call that made it so.
+    /// Waits until the lease is acquired; returns when the successful attempt began.
     async fn acquire(&mut self) -> Instant {
         loop {
             let began = Instant::now();
             match tokio::time::timeout(self.config.timings.request_timeout, self.try_acquire_or_renew()).await {
                 Ok(Ok(AcquireOutcome::Acquired)) => return began,
-                // Another candidate was quicker.
+                // Another candidate was faster.
                 Ok(Ok(AcquireOutcome::HeldByOther) | Err(PortError::Conflict | PortError::NotFound)) => {}
                 Ok(Err(error @ PortError::Unavailable { .. })) => self.log_failure(&error),
-                Err(_) => self.log_failure(&"it took too long"),
+                Err(_) => self.log_failure(&"timed out"),
             }
             let wait = self.jittered_retry_period();
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// Renews until somebody else holds the lease, or the deadline is over.
+    /// Renews until another candidate holds the lease or the renew deadline passes.
     async fn renew_until_lost(&mut self, renewals: &watch::Sender<Instant>) {
         let pace = self.config.timings;
         loop {
@@ -156,15 +157,15 @@ impl Elector {
             {
                 Ok(Ok(AcquireOutcome::Acquired)) => drop(renewals.send_replace(began)),
                 Ok(Ok(AcquireOutcome::HeldByOther)) => return,
-                // What has become of it shows at the next look.
+                // The next attempt reads the lease again.
                 Ok(Err(PortError::Conflict | PortError::NotFound)) => {}
                 Ok(Err(error @ PortError::Unavailable { .. })) => self.log_failure(&error),
-                Err(_) => self.log_failure(&"it took too long"),
+                Err(_) => self.log_failure(&"timed out"),
             }
         }
     }
 
-    /// Creates, takes or renews the lease, if that may be.
+    /// Creates, takes over or renews the lease if permitted.
     async fn try_acquire_or_renew(&mut self) -> Result<AcquireOutcome, PortError> {
         if let Some(known) = self.last_written.take() {
             match self.leases.update(self.claim(known.clone())).await {
@@ -193,13 +194,13 @@ impl Elector {
         }
     }
 
-    /// Gives the lease back if it is still ours; what cannot be given back runs out.
+    /// Releases the lease if this candidate still holds it; otherwise, or on failure, it expires.
     async fn release(&mut self) {
         let release = async {
             let Config { namespace, name, holder, .. } = &self.config;
             let lease = match self.last_written.take() {
                 Some(known) => Some(known),
-                // A renewal was under way, so what it left is not known.
+                // A renewal was in flight, so its outcome is unknown.
                 None => self.leases.get(namespace, name).await?,
             };
             match lease.filter(|lease| lease.spec.holder_identity.as_deref() == Some(holder)) {
@@ -208,10 +209,11 @@ impl Elector {
             }
         };
         if let Ok(Err(error)) = tokio::time::timeout(self.config.timings.request_timeout, release).await {
-            tracing::debug!(lease = %self.config.name, %error, "the lead cannot be given back; it runs out");
+            tracing::debug!(lease = %self.config.name, %error, "failed to release the lease; it will expire");
         }
     }
 
+    /// Returns the lease with this candidate as holder, renewed now.
     fn claim(&self, lease: Lease) -> Lease {
         claim_lease(lease, &self.config.holder, self.config.timings.lease_duration, (self.config.clock)().into())
     }
@@ -221,7 +223,7 @@ impl Elector {
     }
 
     fn log_failure(&self, error: &dyn std::fmt::Display) {
-        tracing::warn!(lease = %self.config.name, %error, "the election does not get on");
+        tracing::warn!(lease = %self.config.name, %error, "failed to acquire or renew the lease");
     }
 }
 

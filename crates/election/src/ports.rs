@@ -1,20 +1,20 @@
-//! What an election needs of storage.
+//! The storage port of an election.
 
 use api::PortError;
 use api::objects::Lease;
 use futures_util::future::BoxFuture;
 
-/// The answer of a port that is still under way.
+/// The future of a lease operation.
 pub type LeaseFuture<'a, T> = BoxFuture<'a, Result<T, PortError>>;
 
-/// Leases, each known by its namespace and name.
+/// Reads and writes leases, identified by namespace and name.
 pub trait LeaseClient: Send + Sync {
-    /// One of them, as it is now.
+    /// Returns the lease; `None` if it does not exist.
     fn get(&self, namespace: &str, name: &str) -> LeaseFuture<'_, Option<Lease>>;
 
-    /// Creates one; [`PortError::Conflict`] if it exists. Gives it back with its uid and resourceVersion.
+    /// Creates a lease and returns it with uid and resourceVersion; [`PortError::Conflict`] if it exists.
     fn create(&self, lease: Lease) -> LeaseFuture<'_, Lease>;
 
-    /// Replaces one that still has the uid and resourceVersion that the given one carries.
+    /// Replaces the lease if its uid and resourceVersion are unchanged, else fails with [`PortError::Conflict`].
     fn update(&self, lease: Lease) -> LeaseFuture<'_, Lease>;
 }

@@ -1,4 +1,4 @@
-//! Who may hold the lease: what each candidate concludes from it, without a clock that others would have to share.
+//! The rules of lease ownership. Candidates need no common clock.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use api::objects::{Lease, LeaseSpec};
 use api::time::MicroTime;
 use tokio::time::Instant;
 
-/// What a candidate may do with the lease it sees.
+/// What a candidate may do with the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
-    /// It is ours: renew it.
+    /// This candidate holds the lease: renew it.
     HeldByUs,
-    /// Nobody holds it, or its holder let it run out: take it.
+    /// The lease has no holder or has expired: take it.
     Available,
-    /// Somebody renews it.
+    /// Another candidate renews the lease.
     HeldByOther,
 }
 
-/// The lease as last seen to change. Its `renewTime` is another machine's clock, which may stand still or jump; so only *that*
-/// it was written counts, and when we saw it.
+/// The last observed change of the lease. `renewTime` comes from another machine's clock, which may stop or jump, so
+/// expiry is measured from the local time at which a write was observed.
 #[derive(Debug, Default)]
 pub struct LeaseRecord {
     observed: Option<(String, Instant)>,
 }
 
 impl LeaseRecord {
-    /// Looks at the lease as it is now, and says what follows for this holder.
+    /// Records the current lease and returns what this candidate may do.
     pub fn observe(&mut self, lease: &Lease, holder: &str, now: Instant) -> LeaseState {
         let since = match &self.observed {
             Some((version, since)) if *version == lease.metadata.resource_version => *since,
@@ -43,7 +43,7 @@ impl LeaseRecord {
     }
 }
 
-/// The lease with us as its holder, newly or still.
+/// Returns the lease with this candidate as holder, newly acquired or renewed.
 pub fn claim_lease(mut lease: Lease, holder: &str, duration: Duration, now: MicroTime) -> Lease {
     let spec = &mut lease.spec;
     if spec.holder_identity.as_deref() != Some(holder) {
@@ -57,7 +57,7 @@ pub fn claim_lease(mut lease: Lease, holder: &str, duration: Duration, now: Micr
     lease
 }
 
-/// The lease with nobody as its holder, as client-go leaves it behind.
+/// Returns the lease without holder, in the form client-go releases it.
 pub fn release_lease(mut lease: Lease, now: MicroTime) -> Lease {
     let spec = &mut lease.spec;
     spec.holder_identity = Some(String::new());
@@ -72,7 +72,7 @@ fn lease_duration(spec: &LeaseSpec) -> Duration {
     Duration::from_secs(seconds.unwrap_or_default())
 }
 
-/// Leases count in whole seconds: a fraction is one more.
+/// Converts to whole seconds, rounded up, as leases have them.
 fn round_up_to_seconds(duration: Duration) -> i32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     i32::try_from(seconds).unwrap_or(i32::MAX)

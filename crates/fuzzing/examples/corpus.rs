@@ -1,4 +1,4 @@
-//! Writes the seeds of every target below `fuzz/corpus`, where cargo-fuzz begins from.
+//! Writes the seeds of every target below `fuzz/corpus`, the start of cargo-fuzz.
 
 use std::fs;
 use std::path::Path;

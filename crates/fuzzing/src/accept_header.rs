@@ -44,15 +44,18 @@ pub(crate) const DICTIONARY: &[&str] = &[
     ";sv=v1",
 ];
 
-/// A header gives what was offered or a refusal that says what is. Asking again for what was given gives it again, and
-/// whoever also takes plain JSON is not refused.
+/// Negotiation selects an offered format or returns 406 with the accepted types. Negotiating again with the result
+/// selects the same format, and a header that also accepts plain JSON is never refused.
 pub fn accept_header(input: &[u8]) {
     let accept = String::from_utf8_lossy(input);
     for offer in [ObjectOffer::BUILT_IN, ObjectOffer::CUSTOM, ObjectOffer::OBJECT_ONLY, ObjectOffer::JSON] {
         check_object(&accept, offer);
     }
     if negotiate(&accept, ObjectOffer::BUILT_IN).is_err() {
-        assert!(negotiate(&accept, ObjectOffer::CUSTOM).is_err(), "less is offered, and more is found");
+        assert!(
+            negotiate(&accept, ObjectOffer::CUSTOM).is_err(),
+            "a smaller offer is accepted where a larger one is not"
+        );
     }
     for oldest in [AggregatedVersion::V2, AggregatedVersion::V2Beta1] {
         for aggregated in [Encodings::ALL, Encodings::NONE] {

@@ -42,8 +42,8 @@ pub(crate) const DICTIONARY: &[&str] = &[
     "{\"resource\":\"xs\"},",
 ];
 
-/// A document parses or gives an error. One that parses is written back equal, with the same ETag; several, one a line, are
-/// merged to the same bytes whatever their order, and merging the result again changes nothing.
+/// A document parses or gives an error. A parsed one is encoded back equal with the same ETag; several, one per line,
+/// merge to the same bytes in any order, and merging the result again changes nothing.
 pub fn discovery_json(input: &[u8]) {
     let lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').take(DOCUMENTS_MAX).collect();
     let documents: Vec<Arc<GroupDiscoveryList>> = lines.iter().filter_map(|line| check_aggregated(line)).collect();
@@ -56,7 +56,7 @@ pub fn discovery_json(input: &[u8]) {
     check_conversions(&lines);
 }
 
-/// Merging is checked pair by pair, so the time is in proportion to the square of this.
+/// Merging is checked in pairs, so the time grows with the square of this.
 const DOCUMENTS_MAX: usize = 4;
 
 fn check_aggregated(bytes: &[u8]) -> Option<Arc<GroupDiscoveryList>> {
@@ -69,11 +69,11 @@ fn check_aggregated(bytes: &[u8]) -> Option<Arc<GroupDiscoveryList>> {
     };
     for version in [AggregatedVersion::V2, AggregatedVersion::V2Beta1] {
         let document = aggregated::encode_json(&groups, version);
-        let again = parse_aggregated(&document.identity).expect("what is written parses");
+        let again = parse_aggregated(&document.identity).expect("encoded document parses");
         assert_eq!(again.items(), groups.items());
         assert_eq!(again.etag(), groups.etag());
         assert_eq!(aggregated::encode_json(&again, version).identity, document.identity);
-        let indented = parse_aggregated(&document.to_indented().identity).expect("what is indented parses");
+        let indented = parse_aggregated(&document.to_indented().identity).expect("indented document parses");
         assert_eq!(indented, groups);
         let protobuf = aggregated::encode_protobuf(&groups, version);
         assert!(protobuf.identity.starts_with(b"k8s\0") && protobuf.etag == document.etag);
@@ -86,12 +86,12 @@ fn check_merge(documents: &[Arc<GroupDiscoveryList>]) {
     let merged = merge(&inputs);
     let reversed: Vec<MergeInput> = inputs.iter().rev().cloned().collect();
     let of_reversed = merge(&reversed);
-    assert_eq!(encode_json(&of_reversed.groups), encode_json(&merged.groups), "the order of arrival shows");
+    assert_eq!(encode_json(&of_reversed.groups), encode_json(&merged.groups), "the result depends on the order");
     assert_eq!(of_reversed.conflicts.len(), merged.conflicts.len());
     if inputs.is_empty() {
         return;
     }
-    let read = parse_aggregated(&encode_json(&merged.groups)).expect("what is merged can be written and read");
+    let read = parse_aggregated(&encode_json(&merged.groups)).expect("merged document round-trips");
     assert_eq!(read.items(), merged.groups.items());
     for input in &inputs {
         let of_result = MergeInput { liveness: ServerLiveness::Live, ..merge_input(0, &merged.groups) };
@@ -100,7 +100,7 @@ fn check_merge(documents: &[Arc<GroupDiscoveryList>]) {
     }
 }
 
-/// The last one is not live.
+/// Merge input whose last server is not live.
 fn merge_input(at: usize, groups: &Arc<GroupDiscoveryList>) -> MergeInput {
     let standing = if at == DOCUMENTS_MAX - 1 { ServerLiveness::NotLive } else { ServerLiveness::Live };
     MergeInput { server: format!("apiserver-{at}").into(), liveness: standing, groups: groups.clone() }
@@ -118,26 +118,27 @@ fn check_legacy<T: PartialEq + std::fmt::Debug>(
     match parse(bytes) {
         Ok(value) => {
             let document = write(&value);
-            assert_eq!(parse(&document.identity).expect("what is written parses"), value);
-            assert_eq!(parse(&document.to_indented().identity).expect("what is indented parses"), value);
+            assert_eq!(parse(&document.identity).expect("encoded document parses"), value);
+            assert_eq!(parse(&document.to_indented().identity).expect("indented document parses"), value);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
-/// Whatever legacy documents say together is an aggregated document.
+/// Legacy documents always convert to a valid aggregated document.
 fn check_conversions(lines: &[&[u8]]) {
     let resources: Vec<ApiResourceList> = lines.iter().filter_map(|line| parse_resource_list(line).ok()).collect();
     let api = lines.iter().find_map(|line| parse_api_versions(line).ok()).unwrap_or_default();
     let apis = lines.iter().find_map(|line| parse_group_list(line).ok()).unwrap_or_default();
     for groups in [groups_from_api(&api, &resources), groups_from_apis(&apis, &resources)] {
-        let read = parse_aggregated(&encode_json(&groups)).expect("what is converted can be written and read");
+        let read = parse_aggregated(&encode_json(&groups)).expect("converted document round-trips");
         assert_eq!(read, groups);
     }
     resources.iter().for_each(check_resource_list);
 }
 
-/// What aggregated discovery cannot say, such as a resource without kind and verbs, is lost once and no more.
+/// Facts that aggregated discovery cannot express, such as a resource without kind and verbs, are lost only in the
+/// first conversion.
 fn check_resource_list(list: &ApiResourceList) {
     let group = list.group_version.rsplit_once('/').map_or("", |(group, _)| group);
     let convert = |list: &ApiResourceList| ApiResourceList::from_version(group, &list.to_version(), |_, _| None);

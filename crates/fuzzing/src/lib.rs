@@ -1,10 +1,10 @@
-//! What is fuzzed: one function per target, from any bytes to a check of what must hold for them.
+//! Fuzz targets: one function per target, which checks invariants for any bytes.
 //!
-//! `fuzz/` calls these under cargo-fuzz, for hours; the tests of this crate call the same ones with seeded mutations, for
-//! seconds. Every function panics if an invariant is broken and returns otherwise; that parsers do not panic, recurse with
-//! their input or hang is checked on the way.
+//! `fuzz/` calls them under cargo-fuzz for hours; the tests of this crate call them with seeded mutations for seconds.
+//! A function panics if an invariant is broken. That parsers do not panic, recurse with their input or hang is checked
+//! on the way.
 //!
-//! Text is taken as it comes: invalid UTF-8 is replaced, because the server refuses it before any of these parsers.
+//! Invalid UTF-8 in text is replaced, because the server rejects it before any of these parsers.
 
 mod accept_header;
 mod discovery_json;

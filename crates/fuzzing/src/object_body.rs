@@ -1,4 +1,4 @@
-//! Request bodies, in JSON and in YAML.
+//! Request bodies in JSON and YAML.
 
 use api::GroupVersionKind;
 use api::json::to_go_json;
@@ -48,7 +48,7 @@ pub(crate) const DICTIONARY: &[&str] = &[
 
 const WIDGET: GroupVersionKind<&str> = GroupVersionKind { group: "example.com", version: "v1", kind: "Widget" };
 
-/// Any bytes give a value of bounded depth or a sentence. What was read is what is written back: its JSON reads as itself,
+/// Any bytes give a value of bounded depth or an error message. A decoded value is encoded and decoded without change,
 /// and an accepted object is accepted again.
 pub fn object_body(input: &[u8]) {
     for encoding in [BodyEncoding::Json, BodyEncoding::Yaml] {
@@ -66,9 +66,9 @@ pub fn object_body(input: &[u8]) {
 fn check_value(mut read: Value) {
     assert!(depth(&read) <= DEPTH_MAX);
     let written = to_go_json(&read);
-    let again = decode_value(&written, BodyEncoding::Json).expect("what was written reads");
+    let again = decode_value(&written, BodyEncoding::Json).expect("encoded value decodes");
     assert!(again.duplicate_fields.is_empty());
-    assert_eq!(json_text(&to_go_json(&again.value)), json_text(&written), "an object changes by being read");
+    assert_eq!(json_text(&to_go_json(&again.value)), json_text(&written), "decoding changes the object");
     drop_nulls(&mut read);
     let mut twice = read.clone();
     drop_nulls(&mut twice);
@@ -81,7 +81,7 @@ fn check_object(read: &Value) {
     let again = decode_object(&written, BodyEncoding::Json, WIDGET).expect("an accepted object is accepted again");
     assert_eq!(json_text(&to_go_json(&again.value)), json_text(&written));
     let mut checked = again.value.clone();
-    check_metadata_types(&mut checked, WIDGET).expect("its metadata was checked");
+    check_metadata_types(&mut checked, WIDGET).expect("accepted metadata passes again");
     assert_eq!(checked, again.value);
 }
 
@@ -89,7 +89,7 @@ fn json_text(json: &[u8]) -> &str {
     std::str::from_utf8(json).expect("JSON is UTF-8")
 }
 
-/// How many lists and maps lie in each other.
+/// Nesting depth of arrays and objects.
 pub(crate) fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),

@@ -37,8 +37,8 @@ pub(crate) const DICTIONARY: &[&str] = &[
 
 const WIDGET: GroupVersionKind<&str> = GroupVersionKind { group: "example.com", version: "v1", kind: "Widget" };
 
-/// Any patch of any object gives a bounded result or a refusal. A merge patch applied twice is one applied once, and what is
-/// accepted is accepted again unchanged.
+/// A patch of an object gives a result of bounded depth or an error. Applying a merge patch twice equals applying it
+/// once, and an accepted result is accepted again unchanged.
 pub fn patch(input: &[u8]) {
     let line_end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
     let (object, patch) = input.split_at(line_end);
@@ -59,7 +59,7 @@ fn check_json_patch(object: &Map<String, Value>, patch: &[u8]) {
 
 fn check_merge_patch(object: &Map<String, Value>, patch: &[u8]) {
     let Ok(patch) = MergePatch::parse(patch) else { return };
-    let Value::Object(once) = patch.value.apply(object) else { panic!("a merge patch makes an object of an object") };
+    let Value::Object(once) = patch.value.apply(object) else { panic!("merge patch of an object is an object") };
     assert_eq!(patch.value.apply(&once), Value::Object(once.clone()));
     check_patched(Value::Object(once));
 }
@@ -69,7 +69,7 @@ fn check_patched(patched: Value) {
     match expect_kind(patched, WIDGET) {
         Ok(accepted) => {
             let again =
-                expect_kind(Value::Object(accepted.clone()), WIDGET).expect("what is accepted is accepted again");
+                expect_kind(Value::Object(accepted.clone()), WIDGET).expect("accepted object is accepted again");
             assert_eq!(again, accepted);
         }
         Err(refusal) => assert!(!refusal.to_string().is_empty()),

@@ -42,8 +42,8 @@ pub(crate) const DICTIONARY: &[&str] = &[
     "DELETE ",
 ];
 
-/// A request line parses or gives an error that names the part at fault. What is parsed keeps the line byte for byte,
-/// copies nothing that has no escapes, and does not depend on how the path is escaped.
+/// A request line parses or gives an error that names the faulty part. A parsed target keeps the line byte for byte,
+/// borrows everything without escapes, and does not depend on how the path is escaped.
 pub fn request_line(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (method, line) = text.split_once(' ').unwrap_or(("GET", &text));
@@ -72,7 +72,7 @@ fn check_error(error: &TargetError, line: &str) {
     assert!(!error.to_string().is_empty());
 }
 
-/// Nothing is copied that need not be.
+/// Parts without escapes must be borrowed from the line.
 fn check_borrows(target: &Target<'_>, line: &str) {
     let memory = line.as_bytes().as_ptr_range();
     let is_borrowed = |part: &str| part.is_empty() || memory.contains(&part.as_ptr());
@@ -91,7 +91,7 @@ fn check_borrows(target: &Target<'_>, line: &str) {
     }
 }
 
-/// The verb fits the method and whether one object or many are meant.
+/// The verb must fit the method and the presence of a name.
 fn check_verb(method: &str, resource: &ResourceTarget<'_>) {
     let is_nameless = resource.name.is_empty();
     match resource.verb {
@@ -109,16 +109,16 @@ fn check_verb(method: &str, resource: &ResourceTarget<'_>) {
     assert!(heeds_selectors || (resource.field_selector.is_empty() && resource.label_selector.is_empty()));
 }
 
-/// With every byte of the path escaped it says the same.
+/// Escaping every byte of the path must not change the target.
 fn check_escaped_path_is_equivalent(method: &str, target: &Target<'_>, line: &str) {
     let path = path_of(line);
     if path.contains('%') {
         return;
     }
-    let digit = |value: u8| char::from_digit(value.into(), 16).expect("half a byte is a digit");
+    let digit = |value: u8| char::from_digit(value.into(), 16).expect("a nibble is a hex digit");
     let escape = |byte: u8| ['%', digit(byte >> 4), digit(byte & 0xf)];
     let escaped = path.bytes().flat_map(escape).collect::<String>() + &line[path.len()..];
-    let mut same = Target::parse(method, &escaped).expect("what parses plain parses escaped").into_owned();
+    let mut same = Target::parse(method, &escaped).expect("escaped path parses").into_owned();
     match &mut same {
         Target::NonResource(NonResourceTarget { path_and_query: raw, .. })
         | Target::Resource(ResourceTarget { path_and_query: raw, .. }) => {

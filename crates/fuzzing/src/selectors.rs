@@ -1,4 +1,4 @@
-//! Label selectors and field selectors: the first line is the selector, the others are labels.
+//! Label and field selectors: the first line is the selector, the others are labels.
 
 use api::selector::{FieldSelector, FieldTerm, LabelOperator, LabelRequirement, LabelSelector};
 
@@ -36,8 +36,8 @@ pub(crate) const DICTIONARY: &[&str] = &[
     "a.b/c",
 ];
 
-/// A selector parses or gives an error. What it prints parses back to what selects the same, and from then on text and
-/// value do not change.
+/// A selector parses or gives an error. Its text parses back to an equivalent selector, and from then on text and value
+/// do not change.
 pub fn selectors(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (selector, labels) = text.split_once('\n').unwrap_or((&text, ""));
@@ -54,7 +54,7 @@ pub fn selectors(input: &[u8]) {
 }
 
 fn check_labels<'a>(selector: &LabelSelector, label: impl Fn(&str) -> Option<&'a str>) {
-    let again = LabelSelector::parse(&selector.to_string()).expect("what is printed parses");
+    let again = LabelSelector::parse(&selector.to_string()).expect("printed selector parses");
     assert_eq!(&again, selector);
     assert_eq!(again.to_string(), selector.to_string());
     let matches = selector.matches(&label);
@@ -75,10 +75,10 @@ fn check_labels<'a>(selector: &LabelSelector, label: impl Fn(&str) -> Option<&'a
 }
 
 fn check_fields<'a>(selector: &FieldSelector, field: impl Fn(&str) -> Option<&'a str>) {
-    let again = FieldSelector::parse(&selector.to_string()).expect("what is printed parses");
-    // `=` and `==` mean the same and sort differently, so only the second print is settled.
+    let again = FieldSelector::parse(&selector.to_string()).expect("printed selector parses");
+    // `=` and `==` are equivalent but sort differently, so only the second text is stable.
     assert_eq!(sorted_terms(&again), sorted_terms(selector));
-    let settled = FieldSelector::parse(&again.to_string()).expect("what is printed parses");
+    let settled = FieldSelector::parse(&again.to_string()).expect("printed selector parses");
     assert_eq!(settled, again);
     assert_eq!(settled.to_string(), again.to_string());
     let matches = selector.matches(&field);

@@ -1,4 +1,4 @@
-//! Objects as storage holds them, put there by any server of any release.
+//! Stored objects, as any server of any release may have written them.
 
 use api::json::to_go_json;
 use object::StoredObject;
@@ -33,8 +33,8 @@ pub(crate) const DICTIONARY: &[&str] = &[
 
 const REVISION: u64 = 7;
 
-/// Any bytes give an object or say why not. What is read is sendable JSON that differs from what is stored by its
-/// resourceVersion alone, and its head tells what its body says.
+/// Any bytes give an object or an error. The object is valid JSON that differs from the stored bytes only in its
+/// resourceVersion, and its parsed metadata agrees with its body.
 pub fn stored_object(input: &[u8]) {
     let stored = match StoredObject::from_storage(input, REVISION) {
         Ok(stored) => stored,
@@ -64,11 +64,11 @@ fn check_metadata(stored: &StoredObject, value: &Value) {
 }
 
 fn check_body(input: &[u8], value: &Value) {
-    let original: Value = serde_json::from_slice(input.trim_ascii_end()).expect("it was read");
+    let original: Value = serde_json::from_slice(input.trim_ascii_end()).expect("stored object is JSON");
     assert_eq!(json_without_revision(value.clone()), json_without_revision(original));
 }
 
-/// Written without resourceVersion; no metadata and empty metadata are the same, and so are 1 and 1.0, as they are in Go.
+/// JSON without resourceVersion. Missing and empty metadata are equivalent, and so are 1 and 1.0, as in Go.
 fn json_without_revision(mut value: Value) -> String {
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");

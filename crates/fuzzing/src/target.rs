@@ -1,21 +1,21 @@
-//! The list of targets, with what each of them begins from.
+//! The list of targets with their seeds.
 
 use crate::{accept_header, discovery_json, object_body, patch, request_line, selectors, stored_object};
 
-/// One thing to fuzz.
+/// One fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct FuzzTarget {
-    /// Its name, which is also that of the file in `fuzz/fuzz_targets`.
+    /// Name of the target and of its file in `fuzz/fuzz_targets`.
     pub name: &'static str,
-    /// Checks one input.
+    /// Checks the invariants for one input.
     pub run: fn(&[u8]),
-    /// Inputs that reach far, for mutations to start from.
+    /// Inputs with good coverage, as starting points for mutations.
     pub seeds: &'static [&'static str],
-    /// Pieces of the language, which mutations insert.
+    /// Tokens of the input language, which mutations insert.
     pub dictionary: &'static [&'static str],
 }
 
-/// All of them.
+/// All targets; each has a file in `fuzz/fuzz_targets`.
 pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget {
         name: "request_line",

@@ -1,9 +1,11 @@
-//! Who comes in: those whose certificate we verified, by their names; everybody else as whoever the upstream takes them for.
+//! Authentication at the gateway: verified client certificates name the user; every other request passes with its own
+//! credentials.
 //!
-//! The gateway judges certificates and nothing else. A token is passed on untouched, and what anybody may do is for the
-//! upstream that answers to decide.
+//! The gateway verifies certificates only. Tokens are passed on unchanged, and the upstream that serves a request
+//! authorizes it.
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use access::User;
 use access::authentication::{
@@ -11,76 +13,77 @@ use access::authentication::{
     PresentedCredentials,
 };
 use access::user::ANONYMOUS_USER;
+use api::Target;
 use api::headers::BEARER_PROTOCOL_PREFIX;
-use api::{Status, Target};
-use edge::audit::{AuditedUsers, RequestRecord};
-use edge::certificate_verification::{CaBundles, CertificateVerification};
+use edge::audit::AuditedUsers;
+use edge::certificate_verification::{CaBundles, CertificateVerification, VerificationCache};
 use edge::identity_headers;
-use edge::{AccessControl, ClientConnection, Error, Request};
+use edge::{AccessControl, CachedConnection, Error, Request, RequestRecord};
+use forward::{ForwardedUser, UnsendableUser};
 use http::Method;
 use http::header::{AUTHORIZATION, HeaderMap, SEC_WEBSOCKET_PROTOCOL};
-use peering::forward::{ForwardedUser, UnsendableUser};
-use peering::hop::RequestSender;
+use membership::hop::RequestSender;
 use smallvec::SmallVec;
 
 use crate::page_access::PageAccessReviews;
 
-/// The gate of a gateway.
+/// Access control of a gateway.
 #[derive(Debug)]
 pub struct GatewayAccessControl {
-    /// By which authorities certificates are judged.
+    /// CA bundles that verify client certificates.
     pub ca_bundles: CaBundles,
-    /// Which proxies before us may name users, if any.
+    /// Front proxies in front of the gateway that may name users, if configured.
     pub front_proxy: Option<FrontProxy>,
-    /// Headers, beside those that are always removed, in which somebody may be named. An upstream that reads them would believe
-    /// them, because it believes us.
+    /// Identity headers to remove besides the standard ones. An upstream that reads them would trust them, because it
+    /// trusts the gateway's front-proxy certificate.
     pub identity_headers: Option<FrontProxyHeaderNames>,
-    /// Who may see our own pages.
+    /// Access reviews for the gateway's own pages.
     pub page_reviews: PageAccessReviews,
 }
 
-/// Somebody who comes in.
+/// An authenticated caller, or one whose credentials the upstream authenticates.
 #[derive(Clone, Debug)]
 pub struct GatewayCaller {
-    /// Who they are to an upstream.
+    /// How the request names its user to an upstream.
     pub user: ForwardedUser,
-    /// Where they connect from.
+    /// IP address of the client.
     pub client_ip: IpAddr,
 }
 
 impl AccessControl for GatewayAccessControl {
     type Caller = GatewayCaller;
+    type ConnectionCache = GatewayConnectionCache;
 
-    async fn authenticate(&self, connection: &ClientConnection, request: &mut Request) -> Result<GatewayCaller, Error> {
+    async fn authenticate(
+        &self,
+        connection: &CachedConnection<GatewayConnectionCache>,
+        request: &mut Request,
+        _record: &RequestRecord,
+    ) -> Result<GatewayCaller, Error> {
         let identity = match self.vouched_user(connection, request) {
             Ok(Some(identity)) => identity?,
             Ok(None) => ForwardedUser::with_client_credentials(),
-            // A certificate that is not believed is no reason to refuse somebody who shows something better.
+            // A bearer token counts even if the certificate is not trusted.
             Err(_) if has_bearer_token(request.headers()) => ForwardedUser::with_client_credentials(),
             Err(error) => return Err(Error::Unauthorized { reason: error.to_string() }),
         };
         if let Some(names) = &self.identity_headers {
             identity_headers::remove_headers(request.headers_mut(), |name| names.contains(name));
         }
-        Ok(GatewayCaller { user: identity, client_ip: connection.client_address.ip() })
+        Ok(GatewayCaller { user: identity, client_ip: connection.client.client_address.ip() })
     }
 
-    /// The wish travels on, for the upstream to judge.
+    /// Impersonation headers are passed on; the upstream authorizes them.
     fn impersonate(&self, caller: GatewayCaller, _request: &mut Request) -> Result<GatewayCaller, Error> {
         Ok(caller)
     }
 
-    fn authorize(
-        &self,
-        _caller: &GatewayCaller,
-        _target: &Target<'_>,
-        _trail: Option<&RequestRecord>,
-    ) -> Result<(), Error> {
+    fn authorize(&self, _caller: &GatewayCaller, _target: &Target<'_>, _record: &RequestRecord) -> Result<(), Error> {
         Ok(())
     }
 
     async fn may_read_page(&self, caller: &GatewayCaller, request: &Request, path: &str) -> bool {
-        // What a browser asks before it asks: which pages may read answers is for the upstreams to say.
+        // A CORS preflight is answered by an upstream, which knows the allowed origins.
         if request.method() == Method::OPTIONS {
             return false;
         }
@@ -91,13 +94,13 @@ impl AccessControl for GatewayAccessControl {
         AuditedUsers::default()
     }
 
-    /// Whose a token is, only the upstream can tell.
+    /// Name for the access log: `None` for a token, which only the upstream can resolve.
     fn user_name(&self, caller: &GatewayCaller, request: &Request) -> Option<String> {
         let name = caller.user.name().map(str::to_owned);
         name.or_else(|| (!has_bearer_token(request.headers())).then(|| ANONYMOUS_USER.to_owned()))
     }
 
-    /// Nobody forwards to a gateway: a mark is a client's own invention.
+    /// No server forwards to a gateway, so a peer header from a client is ignored.
     fn request_sender(&self, _caller: &GatewayCaller) -> RequestSender {
         RequestSender::Other
     }
@@ -109,8 +112,8 @@ impl AccessControl for GatewayAccessControl {
 
 impl GatewayAccessControl {
     /// The user that a certificate names: that of a proxy before us another one, any other its own.
-    fn vouched_user(&self, connection: &ClientConnection, request: &Request) -> VouchedUser {
-        if connection.certificates.is_empty() {
+    fn vouched_user(&self, connection: &CachedConnection<GatewayConnectionCache>, request: &Request) -> VouchedUser {
+        if connection.client.certificates.is_empty() {
             return Ok(None);
         }
         let verification = self.ca_bundles.verify(connection);
@@ -132,7 +135,7 @@ impl GatewayAccessControl {
         match (front_proxy_user, verification.client_certificate()) {
             (Ok(Some(user)), _) => Ok(Some(to_forwarded_user(&user))),
             (_, ClientCertificate::Verified(_) | ClientCertificate::Untrusted(_)) => {
-                (*verification.get_or_derive(vouched_certificate_user)).clone()
+                verification.derived.get_or_init(|| vouched_certificate_user(&verification)).clone()
             }
             (Ok(None), ClientCertificate::Absent) => Ok(None),
             (Err(error), ClientCertificate::Absent) => Err(error),
@@ -141,10 +144,13 @@ impl GatewayAccessControl {
 }
 
 /// Whom we vouch for, if that can be said to a peer; nobody, if there is nothing to go by.
-type VouchedUser = Result<Option<Result<ForwardedUser, Status>>, AuthenticationError>;
+pub type VouchedUser = Result<Option<Result<ForwardedUser, UnsendableUser>>, AuthenticationError>;
+
+/// The verified certificate of a connection, and the user that it names.
+pub type GatewayConnectionCache = VerificationCache<OnceLock<VouchedUser>>;
 
 /// The user that a certificate itself names: the same for every request of a connection.
-fn vouched_certificate_user(verification: &CertificateVerification) -> VouchedUser {
+fn vouched_certificate_user(verification: &CertificateVerification<OnceLock<VouchedUser>>) -> VouchedUser {
     match verification.client_certificate() {
         ClientCertificate::Absent => Ok(None),
         ClientCertificate::Untrusted(reason) => Err(AuthenticationError::UntrustedCertificate(reason.to_owned())),
@@ -154,10 +160,9 @@ fn vouched_certificate_user(verification: &CertificateVerification) -> VouchedUs
     }
 }
 
-/// Impersonation is for the upstream to judge, as everything is that people may do.
-fn to_forwarded_user(user: &User) -> Result<ForwardedUser, Status> {
-    let unsendable = |error: UnsendableUser| Status::service_unavailable(error.to_string());
-    Ok(identity_headers::to_forwarded_user(user).map_err(unsendable)?.with_impersonation_by_peer())
+/// Converts a user for forwarding. Impersonation headers stay in the request, for the upstream to authorize.
+fn to_forwarded_user(user: &User) -> Result<ForwardedUser, UnsendableUser> {
+    Ok(identity_headers::to_forwarded_user(user)?.with_impersonation_by_peer())
 }
 
 fn has_bearer_token(headers: &HeaderMap) -> bool {

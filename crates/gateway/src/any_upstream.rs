@@ -1,19 +1,18 @@
-//! What *here* means in a gateway: any upstream.
+//! The gateway's [`LocalHandler`]: forwards to any ready upstream.
 //!
-//! What is about no resource, and what nobody has, is answered by an upstream in its own words, so that a 404 or a 403 is
-//! theirs.
+//! Requests for non-resource paths and for unknown resources get the response of an upstream, so that 404s and 403s are
+//! genuine.
 
 use api::Target;
-use edge::audit::AUDIT_ID;
 use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
+use forward::{Effect, ForwardRequest, Lifetime, ResponseOrigin};
 use futures_util::future::BoxFuture;
 use http::Method;
-use peering::forward::{Effect, Lifetime, ResponseOrigin};
 
 use crate::access_control::GatewayCaller;
-use crate::upstream_client::{UpstreamClient, UpstreamRequest};
+use crate::upstream_client::UpstreamClient;
 
-/// Any upstream.
+/// Serves requests by forwarding them to any upstream.
 #[derive(Debug)]
 pub struct AnyUpstream(pub UpstreamClient);
 
@@ -24,27 +23,20 @@ impl LocalHandler<GatewayCaller> for AnyUpstream {
         request: Request,
     ) -> BoxFuture<'a, Result<Response, Error>> {
         Box::pin(async move {
-            let audit_id = request.headers().get(AUDIT_ID).cloned();
             let (effect, origin) = effect_and_origin(authorized.target, request.method());
-            let upstream_request = UpstreamRequest {
-                user: &authorized.caller.user,
-                client_ip: authorized.caller.client_ip,
-                audit_id: audit_id.as_ref(),
-                effect,
-                origin,
-                lifetime: if authorized.target.is_long_running() {
-                    Lifetime::LongRunning
-                } else {
-                    Lifetime::Until(authorized.deadline)
-                },
+            let lifetime = match authorized.target.is_long_running() {
+                true => Lifetime::LongRunning,
+                false => Lifetime::Until(authorized.deadline),
             };
-            Ok(self.0.forward_to_any(upstream_request, request).await?)
+            let GatewayCaller { user, client_ip } = &authorized.caller;
+            let forward_request = ForwardRequest::new(user, *client_ip, effect, origin, lifetime);
+            self.0.forward_to_any(forward_request, authorized.record, request).await
         })
     }
 }
 
-/// Whether the request may be resent, and which process writes its response. A request that an upstream relays to a pod, service
-/// or node is safe to resend only if the API says so, whatever its HTTP method.
+/// Whether the request may be resent, and which process writes its response. A request that an upstream proxies to a
+/// pod, service or node may be resent only if the API defines it as a read, regardless of its HTTP method.
 fn effect_and_origin(target: &Target<'_>, method: &Method) -> (Effect, ResponseOrigin) {
     match target {
         Target::Resource(resource) if resource.reaches_backend() => {

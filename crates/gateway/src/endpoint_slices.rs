@@ -9,18 +9,20 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Address;
 use bytes::Bytes;
+use edge::RequestRecord;
+use edge::response::JSON;
+use forward::{Effect, ForwardRequest, ForwardedUser, Lifetime, ResponseOrigin};
 use http::Request;
-use http::header::{ACCEPT, HeaderValue};
+use http::header::ACCEPT;
 use http_body_util::{BodyExt as _, Empty, Limited};
-use peering::Address;
-use peering::forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
 use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::Upstream;
-use crate::upstream_client::{UpstreamClient, UpstreamRequest};
+use crate::upstream_client::UpstreamClient;
 use crate::upstreams::Upstreams;
 
 const ENDPOINT_SLICES_PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices\
@@ -122,16 +124,12 @@ impl EndpointSlicePoller {
 
     async fn poll_once(&self) -> Option<Vec<Upstream>> {
         let mut request = Request::get(ENDPOINT_SLICES_PATH).body(Empty::<Bytes>::new()).ok()?;
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
-        let upstream_request = UpstreamRequest {
-            user: &self.user,
-            client_ip: IpAddr::from([127, 0, 0, 1]),
-            audit_id: None,
-            effect: Effect::Reads,
-            origin: ResponseOrigin::AnyServer,
-            lifetime: Lifetime::Until(Instant::now() + POLL_TIMEOUT),
-        };
-        let response = self.upstream_client.forward_to_any(upstream_request, request).await.ok()?;
+        request.headers_mut().insert(ACCEPT, JSON);
+        let (localhost, lifetime) = (IpAddr::from([127, 0, 0, 1]), Lifetime::Until(Instant::now() + POLL_TIMEOUT));
+        let forward_request =
+            ForwardRequest::new(&self.user, localhost, Effect::Reads, ResponseOrigin::AnyServer, lifetime);
+        let response =
+            self.upstream_client.forward_to_any(forward_request, &RequestRecord::default(), request).await.ok()?;
         if response.status() != http::StatusCode::OK {
             tracing::warn!(status = %response.status(), "the endpoints of the service kubernetes cannot be read");
             return None;

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::PortError;
 use http::{HeaderMap, StatusCode};
-use peering::HolderIdentity;
-use peering::discovery_client::{self, DiscoveryFetchError, DiscoveryFetchLimits, FetchedDiscovery, PreviousDiscovery};
-use peering::documents::{DocumentSource, Retention, StoredDocument, keep_previous_as_lingering};
-use peering::members::MemberTimeouts;
-use peering::ports::{DocumentStorage as _, Fetch, FetchError, FetchRequest, FetchResponse};
+use membership::HolderIdentity;
+use membership::discovery_client::{
+    self, DiscoveryFetchError, DiscoveryFetchLimits, FetchedDiscovery, PreviousDiscovery,
+};
+use membership::documents::{DocumentSource, Retention, StoredDocument, lingering_document};
+use membership::ports::{Fetch, FetchError, FetchRequest, FetchResponse};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 use crate::upstream::Upstream;
-use crate::upstream_storage::{UpstreamStorage, upstream_holder};
+use crate::upstream_members::{UpstreamMembers, upstream_holder};
 use crate::vouching::{self, PublishedSettings, VouchingDecider, VouchingDecision, VouchingRefusal};
 
 /// How often an upstream is asked whether it is ready: as often as balancers do.
@@ -44,7 +44,7 @@ const CONFIG_MAP_BYTES_MAX: usize = 1 << 20;
 /// What an inspector needs.
 pub(crate) struct Inspector {
     pub(crate) upstream: Upstream,
-    pub(crate) upstream_storage: UpstreamStorage,
+    pub(crate) members: UpstreamMembers,
     pub(crate) fetch: Arc<dyn Fetch>,
     /// How long it may fail before it does not count any more.
     pub(crate) forget_after: Duration,
@@ -111,8 +111,6 @@ enum InspectionError {
     NotReady(StatusCode),
     #[error("what it serves cannot be learnt: {0}")]
     Discovery(#[from] DiscoveryFetchError),
-    #[error("what it serves cannot be kept: {0}")]
-    Storage(#[from] PortError),
 }
 
 impl Inspector {
@@ -266,8 +264,7 @@ impl Inspector {
         process_change: ProcessChange,
     ) -> Result<(), InspectionError> {
         let Upstream { server, address, .. } = self.upstream.clone();
-        let expected = self.upstream_storage.document(&server).map(|(version, _)| version);
-        if expected.is_none() {
+        if self.members.document(&server).is_none() {
             *previous = None;
         }
         let peer = discovery_client::DiscoveryPeer { server: server.clone(), address };
@@ -287,17 +284,18 @@ impl Inspector {
                 document: former.document.clone(),
                 ..stored.clone()
             };
-            keep_previous_as_lingering(&self.upstream_storage, &old, &stored, MemberTimeouts::LINGER).await?;
+            if let Some((name, lingering)) = lingering_document(&old, &stored) {
+                self.members.put_lingering(&name, lingering);
+            }
         }
-        self.upstream_storage.put(&server, stored.encode(), expected, None).await?;
+        self.members.put_document(&server, stored).await;
         *previous = Some(PreviousDiscovery { etags, document });
         Ok(())
     }
 
     /// What is known of it from before this process.
     fn load_previous_discovery(&self) -> Option<PreviousDiscovery> {
-        let (_, bytes) = self.upstream_storage.document(&self.upstream.server)?;
-        let StoredDocument { source, document, .. } = StoredDocument::decode(&bytes).ok()?;
+        let StoredDocument { source, document, .. } = self.members.document(&self.upstream.server)?;
         match source {
             DocumentSource::Published => None,
             DocumentSource::Fetched { etags } => Some(PreviousDiscovery { etags, document }),
@@ -309,8 +307,8 @@ impl Inspector {
         let refusal = self.status.borrow().vouching_decision.refusal();
         self.vouching_decider.enforcer.set_vouching(&self.upstream, refusal.is_none());
         self.metrics.set_not_vouched(server, refusal.map(|refusal| refusal.reason));
-        self.upstream_storage.add_upstream(&self.upstream);
-        self.upstream_storage.put_record(server, address);
+        self.members.add_upstream(server);
+        self.members.set_ready(server, address);
         self.metrics.set_ready(server, self.status.borrow().version.as_deref());
         self.status.send_if_modified(|sight| {
             let was = std::mem::replace(&mut sight.readiness, UpstreamReadiness::Ready);
@@ -337,11 +335,11 @@ impl Inspector {
             is_new
         });
         if is_certain {
-            self.upstream_storage.remove_record(server);
+            self.members.set_not_ready(server);
             self.metrics.set_not_ready(server);
         }
         if is_expired {
-            self.upstream_storage.remove_upstream_and_document(server).await;
+            self.members.forget_upstream(server).await;
         }
     }
 

@@ -1,13 +1,12 @@
-//! The mixed-version proxy in front of stock kube-apiservers: the pipeline of a server, with another *here*, another gate, and
-//! upstreams for members.
+//! The mixed-version proxy in front of stock kube-apiservers: a server's pipeline whose members are upstreams.
 //!
-//! [`upstream`] names the upstreams; [`inspector`] asks each of them how it is and what it serves; [`upstream_storage`] shows that to
-//! peering as if it stood in storage; [`vouching`] decides to which of them users may be named; [`upstreams`] is all of them together, and [`endpoint_slices`] finds some of
-//! them. [`access_control`] knows people by their certificates and
-//! judges nothing else, [`page_access`] asks an upstream who may see our own pages, and [`any_upstream`] has any upstream answer what is
-//! about no resource, or about one that nobody has.
+//! [`upstream`] names the upstreams; [`inspector`] asks each of them whether it is ready and what it serves; [`upstream_members`]
+//! hands that to membership as observations; [`vouching`] decides to which of them users are named; [`upstreams`] holds all of them,
+//! and [`endpoint_slices`] finds some of them. [`access_control`] authenticates client certificates and authorizes nothing,
+//! [`page_access`] asks an upstream who may see the gateway's own pages, and [`any_upstream`] has any upstream answer requests that
+//! are about no resource, or about one that no upstream serves.
 //!
-//! A gateway grants nothing: whoever is let in anywhere is let in by the upstream that answers.
+//! A gateway grants nothing: the upstream that answers authorizes the request.
 
 pub mod access_control;
 pub mod any_upstream;
@@ -18,7 +17,7 @@ pub mod page_access;
 pub mod state_dir;
 pub mod upstream;
 mod upstream_client;
-pub mod upstream_storage;
+pub mod upstream_members;
 pub mod upstreams;
 mod versioned_table;
 pub mod vouching;
@@ -29,6 +28,6 @@ pub use endpoint_slices::{Cidr, EndpointSlicePoller};
 pub use page_access::PageAccessReviews;
 pub use state_dir::StateDir;
 pub use upstream::{Upstream, UpstreamError};
-pub use upstream_client::{GatewayFetch, UpstreamClient};
+pub use upstream_client::UpstreamClient;
 pub use upstreams::{Upstreams, UpstreamsConfig};
 pub use vouching::VouchingDecider;

@@ -1,9 +1,9 @@
-//! What is counted about upstreams, beside what peering counts about members.
+//! Metrics of upstreams, besides those that peering exports for members.
 
-use peering::ServerId;
+use membership::ServerId;
 use prometheus::{IntGaugeVec, Opts, Registry};
 
-/// Figures about upstreams. Clones share them.
+/// Metrics of upstreams. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     ready: IntGaugeVec,
@@ -12,7 +12,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the figures. Called once.
+    /// Registers the metrics. Call once per registry.
     pub fn new(registry: &Registry) -> Self {
         let gauges = |name: &str, help: &str, labels: &[&str]| {
             IntGaugeVec::new(Opts::new(name, help), labels).expect("the name and labels are valid")
@@ -46,7 +46,7 @@ impl Metrics {
         self.ready.with_label_values(&[server.as_str()]).set(0);
     }
 
-    /// Why users are not named to it; `None` if they are.
+    /// Sets why the gateway does not vouch for users to the upstream; `None` if it does.
     pub(crate) fn set_not_vouched(&self, server: &ServerId, reason: Option<&'static str>) {
         remove_series(&self.not_vouched, server, |other| Some(other) != reason);
         if let Some(reason) = reason {
@@ -54,7 +54,7 @@ impl Metrics {
         }
     }
 
-    /// Its labels go too, or a metric would remember every upstream that ever was.
+    /// Removes all series of an upstream, so that former upstreams do not accumulate.
     pub(crate) fn remove_upstream(&self, server: &ServerId) {
         let _ = self.ready.remove_label_values(&[server.as_str()]);
         self.remove_info(server);
@@ -66,12 +66,12 @@ impl Metrics {
     }
 }
 
-/// Removes what a metric with two labels, the upstream first, says of an upstream.
+/// Removes series of an upstream from a metric with the label `upstream` and one other, whose value decides.
 fn remove_series(vector: &IntGaugeVec, server: &ServerId, is_unwanted: impl Fn(&str) -> bool) {
     use prometheus::core::Collector as _;
     for family in vector.collect() {
         for metric in family.get_metric() {
-            // Labels are in the order of their names.
+            // Labels are sorted by name, so the position of `upstream` varies.
             let (upstream, other): (Vec<_>, Vec<_>) =
                 metric.get_label().iter().partition(|label| label.name() == "upstream");
             if let ([upstream], [other]) = (&upstream[..], &other[..])

@@ -1,7 +1,7 @@
-//! Who may see the gateway's own pages: whom an upstream would let see them.
+//! Access to the gateway's own pages, decided by an upstream.
 //!
-//! The upstream is asked in the caller's own name, by a SelfSubjectAccessReview. Whoever it does not allow is sent on to it, and
-//! hears from it why.
+//! The gateway sends a SelfSubjectAccessReview with the caller's identity. A caller that is not allowed is forwarded to
+//! the upstream, which explains why.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,45 +9,46 @@ use std::time::Duration;
 use api::headers::lowercase::IMPERSONATE_PREFIX;
 use aws_lc_rs::digest;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use edge::RequestRecord;
+use edge::response::JSON;
+use forward::{Effect, ForwardRequest, ForwardedUser, Lifetime, ResponseOrigin};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use parking_lot::Mutex;
-use peering::forward::{Effect, ForwardedUser, Lifetime, ResponseOrigin};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::access_control::GatewayCaller;
-use crate::upstream_client::{UpstreamClient, UpstreamRequest};
+use crate::upstream_client::UpstreamClient;
 
 const REVIEW_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// How long an answer holds.
+/// How long a review result is cached.
 const CACHE_AGE_MAX: Duration = Duration::from_secs(10);
-/// How many answers are remembered.
+/// Limit for cached results; further results are not cached.
 const CACHE_ENTRIES_MAX: usize = 4096;
-/// How long an upstream may take.
+/// Limit for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
-/// A review is short.
+/// Larger than any review.
 const REVIEW_BYTES_MAX: usize = 64 << 10;
 
-/// Asks, and remembers the answers for a while.
+/// Sends access reviews and caches the results.
 #[derive(Debug)]
 pub struct PageAccessReviews {
     upstream_client: UpstreamClient,
     cache: Mutex<HashMap<ReviewKey, (Instant, bool)>>,
 }
 
-/// Who asked for what: no credentials can be read from it.
+/// SHA-256 of user, credentials and path; reveals no credentials.
 type ReviewKey = [u8; 32];
 
 impl PageAccessReviews {
-    /// Asks over this way.
+    /// Creates the cache; reviews are sent with `upstream_client`.
     pub fn new(upstream_client: UpstreamClient) -> Self {
         Self { upstream_client, cache: Mutex::default() }
     }
 
-    /// Whether the caller, with the credentials of these headers, may get a page. Without an answer: no.
+    /// True if the caller, with the credentials of these headers, may get a page. False if no upstream responds.
     pub(crate) async fn is_allowed(&self, caller: &GatewayCaller, path: &str, headers: &HeaderMap) -> bool {
         let credentials = credential_headers(headers);
         let key = review_key(&caller.user, &credentials, path);
@@ -67,7 +68,7 @@ impl PageAccessReviews {
         is_allowed
     }
 
-    /// `None`: nobody answered, or not with a review.
+    /// Sends the review; `None` if no upstream responds with one.
     async fn send_review(&self, caller: &GatewayCaller, path: &str, credentials: HeaderMap) -> Option<bool> {
         let review = json!({
             "kind": "SelfSubjectAccessReview",
@@ -78,18 +79,14 @@ impl PageAccessReviews {
         *request.headers_mut() = credentials;
         request.headers_mut().insert(CONTENT_TYPE, JSON);
         request.headers_mut().insert(ACCEPT, JSON);
-        let upstream_request = UpstreamRequest {
-            user: &caller.user,
-            client_ip: caller.client_ip,
-            audit_id: None,
-            // It is created, and yet nothing is: any number of them does no harm.
-            effect: Effect::Reads,
-            origin: ResponseOrigin::AnyServer,
-            lifetime: Lifetime::Until(Instant::now() + REVIEW_TIMEOUT),
-        };
-        let response = self.upstream_client.forward_to_any(upstream_request, request).await.ok()?;
+        let lifetime = Lifetime::Until(Instant::now() + REVIEW_TIMEOUT);
+        // A review is created by POST, but nothing is stored: it may be repeated like a read.
+        let (effect, origin) = (Effect::Reads, ResponseOrigin::AnyServer);
+        let forward_request = ForwardRequest::new(&caller.user, caller.client_ip, effect, origin, lifetime);
+        let response =
+            self.upstream_client.forward_to_any(forward_request, &RequestRecord::default(), request).await.ok()?;
         if response.status() != StatusCode::CREATED {
-            // Who may not even ask may not see.
+            // A caller that may not create reviews may not see the page either.
             return (response.status() == StatusCode::FORBIDDEN).then_some(false);
         }
         let body = Limited::new(response.into_body(), REVIEW_BYTES_MAX).collect().await.ok()?.to_bytes();
@@ -98,7 +95,7 @@ impl PageAccessReviews {
     }
 }
 
-/// What of a request says who is asking, and as whom.
+/// Headers that carry credentials or impersonation.
 fn credential_headers(headers: &HeaderMap) -> HeaderMap {
     let is_credential = |name: &HeaderName| *name == AUTHORIZATION || name.as_str().starts_with(IMPERSONATE_PREFIX);
     let lines = headers.iter().filter(|(name, _)| is_credential(name));
@@ -124,6 +121,8 @@ fn review_key(user: &ForwardedUser, credentials: &HeaderMap, path: &str) -> Revi
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn key_for(user: Option<&str>, lines: &[(&'static str, &'static str)], path: &str) -> ReviewKey {
@@ -152,7 +151,7 @@ mod tests {
         ] {
             assert_ne!(first, other);
         }
-        // A certificate beats a token, so that the token makes no difference.
+        // A certificate takes precedence over a token, so the token makes no difference.
         assert_eq!(key_for(Some("jane"), &[token], "/metrics"), key_for(Some("jane"), &[], "/metrics"));
         assert_ne!(key_for(Some("jane"), &[], "/metrics"), key_for(Some("joe"), &[], "/metrics"));
     }

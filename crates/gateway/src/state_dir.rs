@@ -1,43 +1,44 @@
-//! The folder that keeps what upstreams serve across restarts of the gateway.
+//! Directory that keeps the discovery documents of upstreams across restarts of the gateway.
 //!
-//! A gateway that starts beside a dead upstream still knows what that upstream serves, and answers 503 for it and not 404.
+//! A gateway that starts while an upstream is down thus knows what that upstream serves, and responds 503 instead of
+//! 404.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use peering::ServerId;
+use membership::ServerId;
 
-/// Where documents lie below the folder.
+/// Subdirectory of the documents.
 const DOCUMENTS_DIR: &str = "documents";
-/// Longer files are none of ours.
+/// Longer files are ignored: the gateway writes none.
 const DOCUMENT_BYTES_MAX: u64 = 32 << 20;
 
-/// The folder, or none.
+/// The state directory, or none (`--state-dir` not set).
 #[derive(Clone, Debug)]
 pub struct StateDir(Option<PathBuf>);
 
 impl StateDir {
-    /// Nothing is kept.
+    /// Keeps nothing.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// This folder, made if it is not there.
+    /// Opens the directory, creating it if needed.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let documents = dir.join(DOCUMENTS_DIR);
         std::fs::create_dir_all(&documents)?;
         Ok(Self(Some(documents)))
     }
 
-    /// What was kept of a server. What cannot be read is as good as nothing: the server is asked.
+    /// Reads the stored document of an upstream. `None` if it is missing or unreadable; discovery then fetches it.
     pub fn read(&self, server: &ServerId) -> Option<Bytes> {
         let file = self.document_path(server)?;
         let length = std::fs::metadata(&file).ok()?.len();
         (length <= DOCUMENT_BYTES_MAX).then(|| std::fs::read(&file).ok().map(Bytes::from))?
     }
 
-    /// Keeps something, whole or not at all.
+    /// Stores a document atomically.
     pub(crate) fn write(&self, server: &ServerId, document: &[u8]) -> io::Result<()> {
         let Some(file) = self.document_path(server) else { return Ok(()) };
         let temporary = file.with_extension("new");
@@ -45,7 +46,7 @@ impl StateDir {
         std::fs::rename(&temporary, &file)
     }
 
-    /// Keeps nothing of a server any more.
+    /// Deletes the document of an upstream.
     pub(crate) fn remove(&self, server: &ServerId) -> io::Result<()> {
         let Some(file) = self.document_path(server) else { return Ok(()) };
         match std::fs::remove_file(file) {
@@ -54,7 +55,7 @@ impl StateDir {
         }
     }
 
-    /// A name is made of an address, so that it holds no slash.
+    /// Path of a document; `None` for an identity with a slash, which an address cannot contain.
     fn document_path(&self, server: &ServerId) -> Option<PathBuf> {
         let dir = self.0.as_ref()?;
         (!server.as_str().contains('/')).then(|| dir.join(format!("{server}.document")))

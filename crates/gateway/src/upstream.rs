@@ -1,48 +1,49 @@
-//! One kube-apiserver that stands behind the gateway.
+//! One kube-apiserver behind the gateway.
 
 use std::str::FromStr;
 
-use peering::{Address, ServerId};
+use api::Address;
+use membership::ServerId;
 
-/// The port of a URL that names none.
+/// Default port of a URL.
 const HTTPS_PORT: u16 = 443;
-/// What marks the upstream on this machine.
+/// Prefix that marks the upstream on this machine.
 const LOCAL_PREFIX: &str = "local=";
 
-/// An upstream: where it listens, and what it is called after that.
+/// An upstream by its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Its name among the members.
+    /// Member identity, `apiserver-HOST:PORT`.
     pub server: ServerId,
-    /// Where it listens.
+    /// Address it listens on.
     pub address: Address,
-    /// Whether it is the nearest, which answers whatever it can.
+    /// True for the local upstream, preferred for everything it serves.
     pub is_local: bool,
 }
 
-/// Why a text names no upstream.
+/// Why a text is not a valid upstream.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// Plain HTTP would show tokens to everybody on the way.
+    /// The scheme is not https; plain HTTP would expose tokens.
     #[error("upstreams are reached over https only")]
     UnsupportedScheme,
-    /// Requests keep the path that they come with.
+    /// The URL has a path, query or user; requests keep their own path.
     #[error("a path, query or user does not belong here; https://host:port is expected")]
     UnexpectedComponent,
-    /// No host and port that could be connected to.
+    /// Host or port is not valid.
     #[error("https://host:port is expected, with an IP address or a DNS name")]
     InvalidAddress,
 }
 
 impl Upstream {
-    /// The upstream that listens there.
+    /// Creates an upstream named after its address.
     pub fn new(address: Address) -> Self {
         let server = ServerId::from_name(&format!("apiserver-{address}")).expect("an address is not empty");
         Self { server, address, is_local: false }
     }
 }
 
-/// `https://host:port`, or `host:port`; after `local=` if it is the one on this machine.
+/// Parses `https://host:port` or `host:port`, after `local=` for the upstream on this machine.
 impl FromStr for Upstream {
     type Err = UpstreamError;
 

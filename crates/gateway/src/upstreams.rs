@@ -7,9 +7,9 @@ use std::time::Duration;
 use api::PortError;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
+use membership::ServerId;
+use membership::ports::{FeedProgress, Fetch, PortFuture};
 use parking_lot::Mutex;
-use peering::ServerId;
-use peering::ports::{Fetch, PortFuture, StorageProgress};
 use tasks::Tasks;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::inspector::{Inspector, UpstreamReadiness, UpstreamStatus};
 use crate::metrics::Metrics;
 use crate::upstream::Upstream;
-use crate::upstream_storage::UpstreamStorage;
+use crate::upstream_members::UpstreamMembers;
 use crate::vouching::VouchingDecider;
 
 /// No merged document is older than this when it is given: a resource that was just defined is found.
@@ -40,7 +40,7 @@ pub struct UpstreamsConfig {
 /// The upstreams.
 pub struct Upstreams {
     config: UpstreamsConfig,
-    upstream_storage: UpstreamStorage,
+    members: UpstreamMembers,
     fetch: Arc<dyn Fetch>,
     metrics: Metrics,
     vouching_decider: Arc<VouchingDecider>,
@@ -67,21 +67,21 @@ impl Upstreams {
     /// No upstreams yet.
     pub fn new(
         config: UpstreamsConfig,
-        upstream_storage: UpstreamStorage,
+        members: UpstreamMembers,
         fetch: Arc<dyn Fetch>,
         vouching_decider: VouchingDecider,
         metrics: Metrics,
         tasks: &Tasks,
     ) -> Arc<Self> {
-        let expiring_storage = upstream_storage.clone();
+        let expiring = members.clone();
         tasks.spawn("board-expiry", |stop| async move {
             while stop.run_until_cancelled(tokio::time::sleep(EXPIRY_INTERVAL)).await.is_some() {
-                expiring_storage.expire_documents(Instant::now());
+                expiring.expire_documents(Instant::now());
             }
         });
         Arc::new(Self {
             config,
-            upstream_storage,
+            members,
             fetch,
             metrics,
             vouching_decider: Arc::new(vouching_decider),
@@ -98,7 +98,7 @@ impl Upstreams {
             let stays = upstreams.iter().any(|upstream| upstream.server == *server);
             if !stays {
                 tracked.stop_token.cancel();
-                self.upstream_storage.remove_upstream(server);
+                self.members.remove_upstream(server);
                 self.metrics.remove_upstream(server);
             }
             stays
@@ -109,12 +109,12 @@ impl Upstreams {
     }
 
     fn start_inspector(&self, upstream: &Upstream) -> TrackedUpstream {
-        self.upstream_storage.add_upstream(upstream);
+        self.members.add_upstream(&upstream.server);
         let (sight, status) = watch::channel(UpstreamStatus::default());
         let stop_token = self.tasks.stop_token().child_token();
         let inspector = Inspector {
             upstream: upstream.clone(),
-            upstream_storage: self.upstream_storage.clone(),
+            members: self.members.clone(),
             fetch: self.fetch.clone(),
             forget_after: self.config.forget_after,
             refresh_requested_at: self.refresh_requested_at.subscribe(),
@@ -182,7 +182,7 @@ impl TrackedUpstream {
 }
 
 /// Every upstream is asked anew what it serves. One that does not answer is not ready any more.
-impl StorageProgress for Upstreams {
+impl FeedProgress for Upstreams {
     fn catch_up(&self) -> PortFuture<'_, ()> {
         async move {
             let now = Instant::now();

@@ -1,21 +1,20 @@
-//! A small table by server, and feeds that follow it.
+//! A table by server, and feeds that follow it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::PortError;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use membership::ServerId;
+use membership::ports::{EntryVersion, Feed, FeedUpdate};
 use parking_lot::Mutex;
-use peering::ServerId;
-use peering::ports::{EntryVersion, Feed, FeedUpdate};
 use tokio::sync::watch;
 
-/// The table.
+/// Entries by server; every write gets a new version.
 #[derive(Debug)]
 pub(crate) struct VersionedTable<T> {
     state: Mutex<TableState<T>>,
-    /// The last write.
+    /// The version of the last write.
     last_version: watch::Sender<EntryVersion>,
 }
 
@@ -41,19 +40,6 @@ impl<T: Clone> VersionedTable<T> {
         self.update(|state| state.insert(server, value))
     }
 
-    /// Puts an entry that is still what was seen; `None`: there must be none.
-    pub(crate) fn replace_if(
-        &self,
-        server: &ServerId,
-        value: T,
-        expected: Option<EntryVersion>,
-    ) -> Result<EntryVersion, PortError> {
-        self.update(|state| match state.version(server) == expected {
-            true => Ok(state.insert(server, value)),
-            false => Err(PortError::Conflict),
-        })
-    }
-
     /// Removes an entry, if there is one.
     pub(crate) fn remove(&self, server: &ServerId) {
         if self.get(server).is_some() {
@@ -61,16 +47,13 @@ impl<T: Clone> VersionedTable<T> {
         }
     }
 
-    /// Removes an entry that is still what was seen.
-    pub(crate) fn remove_if(&self, server: &ServerId, expected: EntryVersion) -> Result<(), PortError> {
-        self.update(|state| match state.version(server) {
-            None => Err(PortError::NotFound),
-            Some(version) if version == expected => {
+    /// Removes an entry unless it was replaced since this version.
+    pub(crate) fn remove_if(&self, server: &ServerId, expected: EntryVersion) {
+        self.update(|state| {
+            if state.entries.get(server).is_some_and(|(version, _)| *version == expected) {
                 state.remove(server);
-                Ok(())
             }
-            Some(_) => Err(PortError::Conflict),
-        })
+        });
     }
 
     pub(crate) fn get(&self, server: &ServerId) -> Option<(EntryVersion, T)> {
@@ -92,10 +75,6 @@ impl<T: Clone> VersionedTable<T> {
 }
 
 impl<T> TableState<T> {
-    fn version(&self, server: &ServerId) -> Option<EntryVersion> {
-        self.entries.get(server).map(|(version, _)| *version)
-    }
-
     fn insert(&mut self, server: &ServerId, value: T) -> EntryVersion {
         self.last_version = EntryVersion(self.last_version.0 + 1);
         self.entries.insert(server.clone(), (self.last_version, value));
@@ -108,11 +87,11 @@ impl<T> TableState<T> {
     }
 }
 
-/// Follows a shelf: first everything, then what changes.
+/// Follows a table: first all entries, then changes.
 pub(crate) struct TableFeed<T, G> {
     table: Arc<VersionedTable<T>>,
     last_version: watch::Receiver<EntryVersion>,
-    /// What was given; `None` before the first time.
+    /// The versions delivered last; `None` before the first delivery.
     delivered: Option<BTreeMap<ServerId, EntryVersion>>,
     convert: fn(EntryVersion, &T) -> G,
 }
@@ -182,13 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn conditional_writes_fail_on_version_conflict() {
+    fn remove_if_spares_replaced_entry() {
         let table = VersionedTable::default();
-        let first = table.replace_if(&server("a"), "1", None).unwrap();
-        assert_eq!(table.replace_if(&server("a"), "2", None), Err(PortError::Conflict));
-        let second = table.replace_if(&server("a"), "2", Some(first)).unwrap();
-        assert_eq!(table.remove_if(&server("a"), first), Err(PortError::Conflict));
-        assert_eq!(table.remove_if(&server("a"), second), Ok(()));
-        assert_eq!(table.remove_if(&server("a"), second), Err(PortError::NotFound));
+        let first = table.put(&server("a"), "1");
+        let second = table.put(&server("a"), "2");
+        table.remove_if(&server("a"), first);
+        assert_eq!(table.get(&server("a")), Some((second, "2")));
+        table.remove_if(&server("a"), second);
+        assert_eq!(table.get(&server("a")), None);
     }
 }

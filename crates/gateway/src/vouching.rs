@@ -1,9 +1,10 @@
-//! Whether users may be named to an upstream: its `--requestheader-*` settings against the headers that the gateway writes
-//! and removes.
+//! Decides whether the gateway vouches for certificate users to an upstream, by comparing the upstream's
+//! `--requestheader-*` settings with the headers that the gateway sets and removes.
 //!
-//! An upstream believes whatever arrives over the front-proxy certificate. If it reads identity from a header that the gateway
-//! neither writes nor removes, a client could name itself in that header. So no request of a certificate user goes to an
-//! upstream before its settings were compared, nor while they differ. The rules are pure; the inspector acts on them.
+//! An upstream trusts every identity header that arrives with the front-proxy certificate. If it reads a header that
+//! the gateway neither sets nor removes, a client could forge its identity in that header. The gateway therefore sends
+//! no request of a certificate user to an upstream before the settings were compared, nor while they differ. The rules
+//! are pure; the inspector applies them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,51 +12,53 @@ use std::sync::Arc;
 use access::authentication::FrontProxyHeaderNames;
 use api::headers::lowercase::REMOTE_PREFIX;
 use api::headers::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
+use forward::{Candidate, Forwarder, IdentityHeaders};
+use membership::ports::Fetch;
 use parking_lot::Mutex;
-use peering::forward::{Candidate, Forwarder, IdentityHeaders};
-use peering::ports::Fetch;
 use serde::Deserialize;
 
 use crate::Upstream;
 
-/// Where kube-apiserver publishes its settings. Servers that share storage publish the union of theirs.
+/// ConfigMap in which kube-apiserver publishes its settings. Servers that share storage publish the union of theirs.
 pub(crate) const CONFIG_MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-/// A user that RBAC lets read the settings in every cluster, by the default RoleBinding
-/// `system::extension-apiserver-authentication-reader`. The front-proxy certificate allows the gateway to name any user.
+/// A user that may read the settings in every cluster, by the default RoleBinding
+/// `system::extension-apiserver-authentication-reader`. The front-proxy certificate allows the gateway to act as any
+/// user.
 pub const SETTINGS_READER: &str = "system:kube-scheduler";
-/// More names than this in one list are not believed to be settings; kubeadm sets one.
+/// Longer lists are rejected; kubeadm sets one name.
 const NAMES_MAX: usize = 64;
 
-/// What the gateway needs to decide to which upstreams it vouches for users.
+/// Decides to which upstreams the gateway vouches for users.
 pub struct VouchingDecider {
-    /// Headers that are removed from clients' requests: the gateway's own `--requestheader-*` flags.
+    /// Headers that the gateway removes from client requests: its own `--requestheader-*` flags.
     pub removed_headers: FrontProxyHeaderNames,
-    /// The settings of the local upstream, read again at every comparison; `None` if its manifest is not known.
+    /// Reads the settings of the local upstream, at every comparison; `None` without a manifest.
     pub manifest: Option<ManifestReader>,
-    /// What enforces the decision.
+    /// Applies the decisions.
     pub enforcer: Arc<dyn VouchingEnforcer>,
-    /// Asks upstreams as [`SETTINGS_READER`], where the gateway's own user may not read the settings.
+    /// Reads settings as [`SETTINGS_READER`], where the gateway's own user may not.
     pub reader: Arc<dyn Fetch>,
-    /// What upstreams were ever found to read as identity.
+    /// All identity headers that any upstream was ever found to read.
     learned_headers: Mutex<BTreeMap<HeaderKind, Vec<String>>>,
 }
 
 /// Reads the settings of the local upstream from its manifest.
 pub type ManifestReader = Arc<dyn Fn() -> Result<FrontProxyHeaderNames, String> + Send + Sync>;
 
-/// Enforces decisions about vouching where requests are sent.
+/// Applies vouching decisions where requests are sent.
 pub trait VouchingEnforcer: Send + Sync {
-    /// Allows or forbids requests in a user's name to an upstream.
+    /// Allows or forbids requests of vouched users to an upstream.
     fn set_vouching(&self, upstream: &Upstream, is_allowed: bool);
 
-    /// Has headers removed from every request in a user's name.
+    /// Sets the headers to remove from every request of a vouched user.
     fn set_removed_headers(&self, headers: IdentityHeaders);
 }
 
 impl VouchingEnforcer for Forwarder {
     fn set_vouching(&self, upstream: &Upstream, is_allowed: bool) {
-        let Upstream { server, address, .. } = upstream.clone();
-        Self::set_vouching(self, &Candidate { server, address }, is_allowed);
+        let Upstream { server, address, .. } = upstream;
+        let candidate = Candidate { id: server.name().clone(), address: address.clone() };
+        Self::set_vouching(self, &candidate, is_allowed);
     }
 
     fn set_removed_headers(&self, headers: IdentityHeaders) {
@@ -63,29 +66,29 @@ impl VouchingEnforcer for Forwarder {
     }
 }
 
-/// Whether users are named to an upstream.
+/// Whether the gateway vouches for users to an upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VouchingDecision {
-    /// Its settings were not read yet: no.
+    /// The settings were not read yet: do not vouch.
     #[default]
     NotCompared,
-    /// Its settings are the gateway's.
+    /// The settings match the gateway's.
     Allowed,
-    /// They differ, or cannot be read.
+    /// The settings differ, or cannot be read.
     Refused(VouchingRefusal),
 }
 
-/// Why users are not named to an upstream.
+/// Why the gateway does not vouch for users to an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VouchingRefusal {
-    /// One word for metrics.
+    /// Label value for metrics.
     pub reason: &'static str,
-    /// What is wrong and what to do about it.
+    /// What is wrong, and what to do.
     pub text: Arc<str>,
 }
 
 impl VouchingDecision {
-    /// Why not; `None` if users are named to it.
+    /// Returns the reason; `None` if the gateway vouches.
     pub(crate) fn refusal(&self) -> Option<VouchingRefusal> {
         match self {
             Self::Allowed => None,
@@ -101,7 +104,7 @@ impl VouchingRefusal {
     }
 }
 
-/// What the ConfigMap of an upstream says.
+/// Result of reading an upstream's ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PublishedSettings {
     Headers(FrontProxyHeaderNames),
@@ -109,13 +112,13 @@ pub(crate) enum PublishedSettings {
     Forbidden,
     /// 404.
     Missing,
-    /// An answer that cannot be understood.
+    /// The response is not a valid ConfigMap with settings.
     Unreadable(String),
-    /// No answer, or one that says nothing, such as 429 and 503.
+    /// No response, or a temporary one such as 429 or 503.
     NoResponse,
 }
 
-/// Reads the ConfigMap `extension-apiserver-authentication`. A key that is absent is an empty list, as for kube-apiserver.
+/// Parses the ConfigMap `extension-apiserver-authentication`. A missing key is an empty list, as in kube-apiserver.
 pub fn parse_header_names(config_map: &[u8]) -> Result<FrontProxyHeaderNames, String> {
     #[derive(Deserialize)]
     struct ConfigMap {
@@ -150,7 +153,7 @@ enum HeaderKind {
 impl HeaderKind {
     const ALL: [Self; 4] = [Self::User, Self::Uid, Self::Group, Self::ExtraPrefix];
 
-    /// The end of the flag's name, and of the ConfigMap's key.
+    /// Suffix of the flag and of the ConfigMap key.
     fn flag_suffix(self) -> &'static str {
         match self {
             Self::User => "username-headers",
@@ -160,7 +163,7 @@ impl HeaderKind {
         }
     }
 
-    /// What the gateway writes.
+    /// Header that the gateway sets.
     fn written_header(self) -> &'static str {
         match self {
             Self::User => REMOTE_USER,
@@ -170,7 +173,8 @@ impl HeaderKind {
         }
     }
 
-    /// Whether users would not be who they are without it. Old servers know no uid, and extra values are additions.
+    /// True if the upstream must read the header to know the user. Older releases do not know the uid, and extra values
+    /// are optional.
     fn is_required(self) -> bool {
         match self {
             Self::User | Self::Group => true,
@@ -188,7 +192,7 @@ impl HeaderKind {
     }
 }
 
-/// Compares what an upstream reads with what the gateway removes and writes; the error says what to do.
+/// Compares the headers that an upstream reads with those that the gateway removes and sets; the error says what to do.
 fn compare_headers(
     removed_headers: &FrontProxyHeaderNames,
     upstream_headers: &FrontProxyHeaderNames,
@@ -218,7 +222,7 @@ fn compare_headers(
     Ok(())
 }
 
-/// Whether no client's header that an upstream reads under this name gets through.
+/// True if the gateway removes every client header that an upstream reads under this name.
 fn is_removed(removed_headers: &FrontProxyHeaderNames, kind: HeaderKind, name: &str) -> bool {
     let by_prefix = removed_headers.extra_prefix.iter().any(|prefix| starts_with(name, prefix));
     let by_name = || [&removed_headers.user, &removed_headers.uid, &removed_headers.group].into_iter().flatten();
@@ -229,7 +233,7 @@ fn starts_with(name: &str, prefix: &str) -> bool {
     name.split_at_checked(prefix.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(prefix))
 }
 
-/// Decides from everything that is known of an upstream's settings. `last` stands while there is nothing to decide by.
+/// Decides from an upstream's published settings and its manifest. Without any of them `last` stays.
 fn decide_vouching(
     removed: &FrontProxyHeaderNames,
     published: &PublishedSettings,
@@ -269,7 +273,7 @@ fn decide_vouching(
 }
 
 impl VouchingDecider {
-    /// Decides by the gateway's flags and, for the local upstream, its manifest.
+    /// Creates a decider with the gateway's flags and, for the local upstream, its manifest.
     pub fn new(
         removed_headers: FrontProxyHeaderNames,
         manifest: Option<ManifestReader>,
@@ -279,7 +283,7 @@ impl VouchingDecider {
         Self { removed_headers, manifest, enforcer, reader, learned_headers: Mutex::default() }
     }
 
-    /// Decides about an upstream. Whatever it reads as identity is removed from requests from now on, to any upstream.
+    /// Decides about an upstream. Identity headers that it reads are removed from all requests from now on.
     pub(crate) async fn decide_for(
         &self,
         upstream: &Upstream,
@@ -302,7 +306,8 @@ impl VouchingDecider {
         decide_vouching(&self.removed_headers, published, manifest.as_ref(), last)
     }
 
-    /// Names are only ever added: an upstream that runs may still have what it was started with.
+    /// Adds header names; they are never removed, because a running upstream may still use the flags it was started
+    /// with.
     fn learn_headers(&self, names: &FrontProxyHeaderNames) {
         let mut learned_headers = self.learned_headers.lock();
         let mut is_new = false;

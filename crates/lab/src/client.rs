@@ -1,4 +1,4 @@
-//! Requests to one server, as the administrator of the lab.
+//! HTTP client for one API server, authenticated as the lab's administrator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use serde_json::Value;
 use transport::peer::{ConnectionPool, Connector, DialError, PeerBody, PoolLimits, PooledConnection, RequestBody};
 
-/// Servers are on this machine, or should be near: nothing they are asked takes longer.
+/// Limit for connecting, sending and reading a whole response; the servers run on this machine or nearby.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longer than any discovery document or list that we ask for.
+/// Larger than any discovery document or list that the lab requests.
 const BODY_MAX_BYTES: usize = 64 << 20;
 
-/// A client of one server. Clones share connections.
+/// Client of one API server. Clones share the connection pool.
 #[derive(Clone, Debug)]
 pub struct AdminClient {
     pool: Arc<ConnectionPool>,
@@ -22,26 +22,26 @@ pub struct AdminClient {
     token: Option<String>,
 }
 
-/// A question.
+/// A request that [`AdminClient`] can send more than once.
 #[derive(Clone, Debug)]
 pub struct AdminRequest {
-    /// The method.
+    /// HTTP method; only a GET is retried after a broken idle connection.
     pub method: Method,
-    /// Path and query.
+    /// Path and query, starting with `/`.
     pub path: String,
-    /// Further headers.
+    /// Headers besides `Host` and `Authorization`, which the client sets.
     pub headers: Vec<(&'static str, String)>,
-    /// The body.
+    /// Request body; empty for none.
     pub body: Bytes,
 }
 
 impl AdminRequest {
-    /// Asks for a path.
+    /// Returns a GET request for `path`.
     pub fn get(path: impl Into<String>) -> Self {
         Self { method: Method::GET, path: path.into(), headers: Vec::new(), body: Bytes::new() }
     }
 
-    /// Sends JSON.
+    /// Returns a request with a JSON body; PATCH is sent as a JSON merge patch.
     pub fn with_json_body(method: Method, path: impl Into<String>, body: &Value) -> Self {
         let content_type = match method {
             Method::PATCH => "application/merge-patch+json",
@@ -51,7 +51,7 @@ impl AdminRequest {
         Self { method, path: path.into(), headers, body: body.to_string().into() }
     }
 
-    /// With a header more.
+    /// Appends a header.
     #[must_use]
     pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
@@ -59,49 +59,49 @@ impl AdminRequest {
     }
 }
 
-/// An answer.
+/// A response whose body was read completely.
 #[derive(Clone, Debug)]
 pub struct AdminResponse {
-    /// The code.
+    /// HTTP status.
     pub status: StatusCode,
-    /// The headers.
+    /// Response headers.
     pub headers: HeaderMap,
-    /// The body.
+    /// Response body, at most 64 MiB.
     pub body: Bytes,
 }
 
 impl AdminResponse {
-    /// The body as JSON; null if it is none.
+    /// Parses the body as JSON; `Null` if it is not valid JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// Why there is no answer.
+/// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No connection.
+    /// The connection could not be opened.
     #[error(transparent)]
     Dial(#[from] DialError),
-    /// The connection broke, or the answer is no HTTP.
+    /// The connection broke, or the response is not valid HTTP.
     #[error("the request failed: {0}")]
     Transport(String),
-    /// It took too long.
-    #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
+    /// [`REQUEST_TIMEOUT`] passed.
+    #[error("no response within {} s", REQUEST_TIMEOUT.as_secs())]
     TimedOut,
-    /// A header or a path cannot be sent.
+    /// The path or a header is not valid HTTP.
     #[error("the request cannot be sent: {0}")]
     InvalidRequest(#[from] http::Error),
 }
 
 impl AdminClient {
-    /// A client of the server that listens there.
+    /// Creates a client with a keep-alive pool for `host:port`.
     pub fn new(connector: &Arc<Connector>, host: &str, port: u16) -> Self {
         let pool = ConnectionPool::new(connector.clone(), host, port, PoolLimits::default());
         Self { pool, host: format!("{host}:{port}"), token: None }
     }
 
-    /// The same, with a connection of its own for every request, so that a balancer may choose each time.
+    /// Creates a client that opens a connection per request, so that a load balancer selects a server each time.
     #[must_use]
     pub fn without_keep_alive(connector: &Arc<Connector>, host: &str, port: u16) -> Self {
         let limits = PoolLimits { idle_max: 0, ..PoolLimits::default() };
@@ -109,14 +109,14 @@ impl AdminClient {
         Self { pool, host: format!("{host}:{port}"), token: None }
     }
 
-    /// The same, showing a bearer token.
+    /// Sends `token` as bearer token with every request.
     #[must_use]
     pub fn with_token(mut self, token: Option<String>) -> Self {
         self.token = token;
         self
     }
 
-    /// Asks, and reads the whole answer.
+    /// Sends the request and reads the whole response body.
     pub async fn request(&self, request: AdminRequest) -> Result<AdminResponse, ClientError> {
         let asking = async {
             let (parts, body) = self.send_with_retry(&request).await?.into_parts();
@@ -127,15 +127,16 @@ impl AdminClient {
         tokio::time::timeout(REQUEST_TIMEOUT, asking).await.unwrap_or(Err(ClientError::TimedOut))
     }
 
-    /// Asks, and returns the answer as soon as it begins.
+    /// Sends the request and returns once the response headers arrive; used for watches.
     pub async fn open_stream(&self, request: &AdminRequest) -> Result<Response<PeerBody>, ClientError> {
         tokio::time::timeout(REQUEST_TIMEOUT, self.send_with_retry(request)).await.unwrap_or(Err(ClientError::TimedOut))
     }
 
+    /// Sends on an idle connection if there is one, else on a new one; retries a GET once if the idle one broke.
     async fn send_with_retry(&self, request: &AdminRequest) -> Result<Response<PeerBody>, ClientError> {
         if let Some(connection) = self.pool.take_idle() {
             match self.send_on_connection(connection, request).await {
-                // It may have been closed while it was idle; what only reads is asked again.
+                // The server may have closed the idle connection: retry reads on a new one.
                 Err(ClientError::Transport(_)) if request.method == Method::GET => {}
                 outcome => return outcome,
             }

@@ -1,4 +1,4 @@
-//! A cluster that is no lab, seen from outside: what its leases, its discovery and its debug page say. Nothing is changed there.
+//! Status of a cluster that is not a lab, read from its identity leases, `/version` and `/debug/peers`. Read-only.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,48 +17,48 @@ use crate::client::{AdminClient, AdminRequest, ClientError};
 use crate::status::collect::fetch_storage_versions;
 use crate::status::{LabInfo, LabSnapshot, Phase, ServerSnapshot};
 
-/// Which leases are identities of API servers.
+/// Identity leases of API servers, by the label that kube-apiserver sets.
 const IDENTITY_LEASES_PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
                       ?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 
-/// What a gateway calls itself on `/debug/peers`.
+/// The `server` field of a gateway's `/debug/peers`.
 const GATEWAY_IDENTITY: &str = "apiserver-gateway";
 
-/// How a cluster is reached.
+/// Client and credentials for a cluster, from a kubeconfig.
 #[derive(Debug)]
 pub struct ClusterAccess {
     client: AdminClient,
     address: String,
-    /// What a kubeconfig holds itself, as files that no disk has.
+    /// Inline `*-data` credentials as memfds, kept open because the TLS configuration refers to them by path.
     _memfds: Vec<std::fs::File>,
 }
 
-/// Why a cluster cannot be looked at.
+/// Why the status of a cluster cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// The kubeconfig lacks something.
-    #[error("it has no {0}")]
+    /// The kubeconfig lacks a required entry.
+    #[error("the kubeconfig has no {0}")]
     Missing(&'static str),
-    /// Something in it is not for us.
+    /// The kubeconfig uses a feature or value that this client does not support.
     #[error("{0}")]
     UnsupportedKubeconfig(String),
-    /// No answer.
+    /// The server did not respond.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// An answer that is a refusal.
-    #[error("the server refuses {path}: {code} {message}")]
+    /// The server responded with an error status.
+    #[error("GET {path} failed: {code} {message}")]
     Refused {
-        /// What was asked.
+        /// Path and query of the request.
         path: &'static str,
-        /// The code.
+        /// HTTP status code.
         code: u16,
-        /// Its words.
+        /// `message` of the Status object; empty if the body is none.
         message: String,
     },
 }
 
 impl ClusterAccess {
-    /// By the current context of a kubeconfig that lies in `folder`.
+    /// Reads the current context of a parsed kubeconfig; relative paths are relative to `base_dir`.
     pub fn from_kubeconfig(config: &Value, base_dir: &Path) -> Result<Self, ClusterError> {
         let named = |list: &str, name: &Value, inner: &str| -> Value {
             let entries = config[list].as_array().into_iter().flatten();
@@ -67,12 +67,12 @@ impl ClusterAccess {
         let context = named("contexts", &config["current-context"], "context");
         let cluster = named("clusters", &context["cluster"], "cluster");
         let user = named("users", &context["user"], "user");
-        let address = cluster["server"].as_str().ok_or(ClusterError::Missing("server in its current context"))?;
+        let address = cluster["server"].as_str().ok_or(ClusterError::Missing("server in the current context"))?;
         let (host, port) = host_and_port(address)?;
         for plugin in ["exec", "auth-provider"] {
             if !user[plugin].is_null() {
                 return Err(ClusterError::UnsupportedKubeconfig(format!(
-                    "its user needs {plugin}, which is not run here"
+                    "the user needs {plugin}, which is not supported"
                 )));
             }
         }
@@ -94,7 +94,7 @@ impl ClusterAccess {
     }
 }
 
-/// A file that a kubeconfig names, or one that holds what it holds itself.
+/// Returns the path of a credential: the file that the entry names, or a memfd with its inline `*-data`.
 fn credential_file(
     entry: &Value,
     name: &str,
@@ -115,6 +115,7 @@ fn credential_file(
     Ok(entry[name].as_str().map(|path| base_dir.join(path)))
 }
 
+/// Splits `https://host[:port]`; the default port is 443.
 fn host_and_port(address: &str) -> Result<(String, u16), ClusterError> {
     let unusable = || ClusterError::UnsupportedKubeconfig(format!("server {address}: https://host:port is expected"));
     let rest = address.strip_prefix("https://").ok_or_else(unusable)?.trim_end_matches('/');
@@ -127,7 +128,7 @@ fn host_and_port(address: &str) -> Result<(String, u16), ClusterError> {
     }
 }
 
-/// What can be learned of the cluster.
+/// Reads leases, version, peers and storage versions of the cluster.
 pub async fn fetch_snapshot(access: &ClusterAccess) -> Result<LabSnapshot, ClusterError> {
     let client = &access.client;
     let leases = client.request(AdminRequest::get(IDENTITY_LEASES_PATH)).await?;
@@ -136,7 +137,7 @@ pub async fn fetch_snapshot(access: &ClusterAccess) -> Result<LabSnapshot, Clust
         return Err(ClusterError::Refused { path: IDENTITY_LEASES_PATH, code: leases.status.as_u16(), message });
     }
     let version = client.request(AdminRequest::get("/version")).await?.json();
-    // A stock server has no such page, and not everybody may read ours.
+    // kube-apiserver has no `/debug/peers`, and the user may lack the permission to read it.
     let peers = match client.request(AdminRequest::get("/debug/peers")).await {
         Ok(answer) if answer.status.is_success() => answer.json(),
         Ok(_) | Err(_) => Value::Null,
@@ -149,7 +150,7 @@ pub async fn fetch_snapshot(access: &ClusterAccess) -> Result<LabSnapshot, Clust
     })
 }
 
-/// The members by their leases, and by what the server that was asked knows of the others; or the upstreams of a gateway.
+/// Builds one row per identity lease, with peer states from `/debug/peers`; for a gateway one row per upstream.
 fn servers_from_leases(leases: &Value, version: &Value, peers: &Value, now: Timestamp) -> Vec<ServerSnapshot> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let upstreams = upstreams_of_gateway(peers);
@@ -187,7 +188,7 @@ fn servers_from_leases(leases: &Value, version: &Value, peers: &Value, now: Time
     leases["items"].as_array().into_iter().flatten().map(server).collect()
 }
 
-/// What a gateway knows of the servers behind it; empty if no gateway was asked.
+/// Upstreams listed by a gateway's `/debug/peers`; empty if `peers` is not from a gateway.
 fn upstreams_of_gateway(peers: &Value) -> Vec<ServerSnapshot> {
     if peers["server"] != GATEWAY_IDENTITY {
         return Vec::new();
@@ -215,12 +216,13 @@ fn upstreams_of_gateway(peers: &Value) -> Vec<ServerSnapshot> {
     peers["members"].as_array().into_iter().flatten().map(server).collect()
 }
 
-/// Seconds since the lease was renewed.
+/// Seconds since the last renewal; `None` without a valid `renewTime`.
 fn lease_age_seconds(lease: &Value, now: Timestamp) -> Option<i64> {
     let renewed: Timestamp = lease["spec"]["renewTime"].as_str()?.parse().ok()?;
     Some(now.duration_since(renewed).as_secs())
 }
 
+/// Formats a resource as `group/version/resource/subresource`, without empty parts.
 fn resource_path(item: &Value) -> String {
     let parts = ["group", "version", "resource", "subresource"].map(|part| item[part].as_str().unwrap_or_default());
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
@@ -261,10 +263,10 @@ mod tests {
         ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap();
         config["users"][0]["user"]["exec"] = json!({"command": "x"});
         let refused = ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap_err();
-        assert_eq!(refused.to_string(), "its user needs exec, which is not run here");
+        assert_eq!(refused.to_string(), "the user needs exec, which is not supported");
         config["current-context"] = "other".into();
         let refused = ClusterAccess::from_kubeconfig(&config, folder.path()).unwrap_err();
-        assert_eq!(refused.to_string(), "it has no server in its current context");
+        assert_eq!(refused.to_string(), "the kubeconfig has no server in the current context");
     }
 
     #[test]

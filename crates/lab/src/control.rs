@@ -1,4 +1,5 @@
-//! How a running lab is asked and told: HTTP over a socket in its folder, so that whoever may read the folder may do it.
+//! Control API of a running lab: HTTP over a Unix socket in the data directory, protected by that directory's mode
+//! 0700.
 
 pub mod client;
 
@@ -25,14 +26,13 @@ use crate::rollout::{self, RolloutError};
 use crate::status::RolloutStatus;
 use crate::supervisor::{ActionError, ServerAction};
 
-/// Longer than any wish.
+/// Larger than any [`RolloutRequest`].
 const BODY_MAX_BYTES: usize = 64 << 10;
-/// What a socket's path may have; the kernel's field is 108 bytes long.
+/// Longest path that is bound directly; `sun_path` holds 108 bytes including the terminating NUL.
 const SOCKET_PATH_MAX: usize = 100;
 
 type ControlBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What can be asked.
 #[derive(Debug, PartialEq, Eq)]
 enum ControlRequest<'a> {
     Status,
@@ -41,15 +41,15 @@ enum ControlRequest<'a> {
     Down,
 }
 
-/// What a rollout shall do.
+/// Body of `POST /rollout`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutRequest {
-    /// To these releases: one for all, or one for each. Empty: back to where the last one began.
+    /// Target releases: one for all servers, or one per server. Empty reverts the last rollout.
     #[serde(default)]
     pub to: Vec<String>,
 }
 
-/// The socket of a folder whose path may be too long for one: then by way of an open folder.
+/// Path of a Unix socket, shortened through `/proc/self/fd` of its open directory if it exceeds `SOCKET_PATH_MAX`.
 #[derive(Debug)]
 pub(crate) struct SocketPath {
     pub(crate) path: PathBuf,
@@ -69,13 +69,13 @@ impl SocketPath {
     }
 }
 
-/// Binds the socket of a folder that is ours; one left by a lab that was killed is replaced.
+/// Binds the control socket, replacing one that a killed lab left behind. The caller holds the data directory's lock.
 pub(crate) fn bind(socket: &Path) -> std::io::Result<UnixListener> {
     let _ = std::fs::remove_file(socket);
     UnixListener::bind(SocketPath::resolve(socket)?.path)
 }
 
-/// Answers until `stop`.
+/// Serves the control API until `stop` is cancelled.
 pub(crate) async fn run(listener: UnixListener, lab: LabHandle, stop: CancellationToken) {
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let Ok((stream, _)) = accepted else { continue };
@@ -94,7 +94,7 @@ pub(crate) async fn run(listener: UnixListener, lab: LabHandle, stop: Cancellati
 async fn handle_request(lab: &LabHandle, request: Request<Incoming>) -> Response<ControlBody> {
     let path = request.uri().path().to_owned();
     match parse_request(request.method(), &path) {
-        None => error_response(StatusCode::NOT_FOUND, "there is no such page"),
+        None => error_response(StatusCode::NOT_FOUND, "unknown path or method"),
         Some(ControlRequest::Status) => json_response(StatusCode::OK, &*lab.snapshots.borrow().clone()),
         Some(ControlRequest::ServerAction(server, act)) => match lab.supervisor.run_action(server, act).await {
             Ok(()) => json_response(StatusCode::OK, &json!({})),
@@ -108,6 +108,7 @@ async fn handle_request(lab: &LabHandle, request: Request<Incoming>) -> Response
     }
 }
 
+/// `None` for an unknown path or method.
 fn parse_request<'a>(method: &Method, path: &'a str) -> Option<ControlRequest<'a>> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (method, &parts[..]) {
@@ -138,13 +139,14 @@ fn status_code(error: &ActionError) -> StatusCode {
     }
 }
 
-/// Starts a rollout and tells of it line by line. It ends after the server it is at if nobody listens any more.
+/// Starts a rollout and streams one JSON line per progress change. If the client disconnects, the rollout stops after
+/// the server it is moving.
 async fn handle_rollout(lab: &LabHandle, body: Incoming) -> Response<ControlBody> {
     let Ok(body) = Limited::new(body, BODY_MAX_BYTES).collect().await else {
-        return error_response(StatusCode::BAD_REQUEST, "the wish cannot be read");
+        return error_response(StatusCode::BAD_REQUEST, "the rollout request cannot be read or is too large");
     };
     let Ok(rollout_request) = serde_json::from_slice::<RolloutRequest>(&body.to_bytes()) else {
-        return error_response(StatusCode::BAD_REQUEST, "the wish is not understood");
+        return error_response(StatusCode::BAD_REQUEST, "the rollout request is not valid JSON");
     };
     let cancel = CancellationToken::new();
     match rollout::start_rollout(lab, &rollout_request.to, cancel.clone()).await {
@@ -173,6 +175,7 @@ struct RolloutProgressStream {
 }
 
 impl RolloutProgressStream {
+    /// Waits for the next change; `None` after the line with the outcome.
     async fn next_line(&mut self) -> Option<Frame<Bytes>> {
         if self.is_finished {
             return None;
@@ -180,7 +183,7 @@ impl RolloutProgressStream {
         self.progress.changed().await.ok()?;
         let rollout = self.progress.borrow_and_update().clone().unwrap_or_default();
         self.is_finished = !rollout.outcome.is_empty();
-        let mut line = serde_json::to_vec(&rollout).expect("it is made of strings and numbers");
+        let mut line = serde_json::to_vec(&rollout).expect("status serializes to JSON");
         line.push(b'\n');
         Some(Frame::data(line.into()))
     }
@@ -191,7 +194,7 @@ fn error_response(status: StatusCode, error: &str) -> Response<ControlBody> {
 }
 
 fn json_response(status: StatusCode, value: &impl Serialize) -> Response<ControlBody> {
-    let bytes = serde_json::to_vec(value).expect("it is made of strings and numbers");
+    let bytes = serde_json::to_vec(value).expect("value serializes to JSON");
     let mut response = Response::new(Full::new(bytes.into()).boxed_unsync());
     *response.status_mut() = status;
     response
@@ -208,7 +211,7 @@ mod tests {
             parse_request(&Method::POST, "/servers/b/pause"),
             Some(ControlRequest::ServerAction("b", ServerAction::Pause))
         );
-        assert_eq!(parse_request(&Method::GET, "/servers/b/kill"), None, "looking changes nothing");
+        assert_eq!(parse_request(&Method::GET, "/servers/b/kill"), None, "GET changes nothing");
         assert_eq!(parse_request(&Method::POST, "/servers/b/explode"), None);
         assert_eq!(parse_request(&Method::POST, "/status"), None);
     }

@@ -1,6 +1,6 @@
-//! The folder of a lab: what is where in it, and who has it.
+//! The data directory of a lab: its file layout and its lock.
 //!
-//! A lock that ends with its process says whether the lab runs; so a lab that was killed needs no cleaning up before the next.
+//! The kernel releases the lock when the process ends, so a killed lab needs no cleanup before the next start.
 
 pub mod state;
 
@@ -12,52 +12,52 @@ use rustix::fs::{FlockOperation, flock};
 
 use state::LabState;
 
-/// Where everything is, whether it is there or not.
+/// File layout of a lab's data directory; the files need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataDir(PathBuf);
 
 impl DataDir {
-    /// A lab in this folder.
+    /// Uses `path`, made absolute.
     pub fn new(path: &Path) -> Self {
         Self(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     }
 
-    /// The folder itself.
+    /// Absolute path of the data directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Keys and certificates.
+    /// Directory of the lab's certificates and keys.
     pub fn pki_dir(&self) -> PathBuf {
         self.0.join("pki")
     }
 
-    /// The SQLite file.
+    /// Database of a lab that stores objects in SQLite.
     pub fn sqlite_file(&self) -> PathBuf {
         self.0.join("store.db")
     }
 
-    /// The data of an etcd of our own.
+    /// Data of the etcd that the lab runs.
     pub fn etcd_data_dir(&self) -> PathBuf {
         self.0.join("etcd")
     }
 
-    /// What a process says.
+    /// Log of a server by its name, or of `etcd`.
     pub fn log_file(&self, process: &str) -> PathBuf {
         self.0.join("logs").join(format!("{process}.log"))
     }
 
-    /// The administrator's kubeconfig.
+    /// Administrator's kubeconfig for the load balancer.
     pub fn kubeconfig(&self) -> PathBuf {
         self.0.join("kubeconfig")
     }
 
-    /// The same, for one server and not for the front door.
+    /// Administrator's kubeconfig for one server, past the load balancer.
     pub fn server_kubeconfig(&self, server: &str) -> PathBuf {
         self.0.join(format!("kubeconfig-{server}"))
     }
 
-    /// Where a running lab is asked and told.
+    /// Unix socket of the control API.
     pub fn control_socket(&self) -> PathBuf {
         self.0.join("lab.sock")
     }
@@ -70,7 +70,7 @@ impl DataDir {
         self.0.join("lock")
     }
 
-    /// What the lab remembers; `None` if there is none.
+    /// Reads the state of the last run; `None` if no lab was started here yet.
     pub fn read_state(&self) -> Result<Option<LabState>, DataDirError> {
         let file = self.state_file();
         match std::fs::read(&file) {
@@ -82,7 +82,7 @@ impl DataDir {
         }
     }
 
-    /// The process that has the folder now, if any.
+    /// Pid of the process that holds the lock; `None` if the directory is free.
     pub fn lock_holder_pid(&self) -> Option<u32> {
         let mut file = std::fs::File::open(self.lock_file()).ok()?;
         match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -96,14 +96,14 @@ impl DataDir {
     }
 }
 
-/// A folder that is ours until this is dropped.
+/// A data directory whose lock this process holds until drop.
 #[derive(Debug)]
 pub struct LockedDataDir {
     data_dir: DataDir,
     _lock: std::fs::File,
 }
 
-/// Why a folder cannot be used.
+/// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Another lab runs in it.
@@ -112,37 +112,37 @@ pub enum DataDirError {
          --data-dir chooses another folder"
     )]
     Locked {
-        /// Which folder.
+        /// The data directory.
         folder: PathBuf,
-        /// Whose lab.
+        /// Process that holds the lock; 0 if unknown.
         pid: u32,
     },
-    /// What it remembers is not what we write.
-    #[error("{file}: {reason}; if it is no lab of yours choose another folder with --data-dir")]
+    /// The state file is not valid.
+    #[error("{file}: {reason}; choose another folder with --data-dir")]
     Unreadable {
-        /// Which file.
+        /// The state file.
         file: PathBuf,
-        /// What is wrong.
+        /// The parse error.
         reason: String,
     },
-    /// It holds something that is no lab.
-    #[error("{folder} holds files and is no lab: choose another folder with --data-dir")]
+    /// The directory holds files that no lab wrote.
+    #[error("{folder} holds files and is not a lab: choose another folder with --data-dir")]
     NotALab {
-        /// Which folder.
+        /// The data directory.
         folder: PathBuf,
     },
-    /// It cannot be read or written.
+    /// A file cannot be read or written.
     #[error("{file}: {source}; --data-dir chooses another folder")]
     Io {
-        /// Which file.
+        /// The file or directory.
         file: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
 impl LockedDataDir {
-    /// Makes the folder if need be, and takes it.
+    /// Creates the directory with mode 0700 if needed, takes the lock and records this pid in it.
     pub fn lock(data_dir: DataDir) -> Result<Self, DataDirError> {
         let folder = data_dir.path().to_owned();
         let io_error = |file: &Path| {
@@ -166,28 +166,28 @@ impl LockedDataDir {
         Ok(Self { data_dir, _lock: lock })
     }
 
-    /// What is where.
+    /// Layout of the locked directory.
     pub fn data_dir(&self) -> &DataDir {
         &self.data_dir
     }
 
-    /// Remembers, whole or not at all.
+    /// Replaces the state file atomically.
     pub fn write_state(&self, state: &LabState) -> Result<(), DataDirError> {
         let file = self.data_dir.state_file();
         let new = file.with_extension("new");
-        let text = serde_json::to_string_pretty(state).expect("it is made of strings and numbers");
+        let text = serde_json::to_string_pretty(state).expect("state serializes to JSON");
         let written = std::fs::write(&new, text + "\n").and_then(|()| std::fs::rename(&new, &file));
         written.map_err(|source| DataDirError::Io { file, source })
     }
 
-    /// Deletes everything in it, and the folder.
+    /// Deletes the directory and everything in it.
     pub fn purge(self) -> Result<(), DataDirError> {
         let file = self.data_dir.path().to_owned();
         std::fs::remove_dir_all(&file).map_err(|source| DataDirError::Io { file, source })
     }
 }
 
-/// Whether there is something in the folder that a lab did not put there. It would be mixed up with ours, and purged.
+/// True if the directory holds files but no lock file, hence was not created by a lab; `purge` would delete them.
 fn has_foreign_files(data_dir: &DataDir) -> bool {
     let has_entries = std::fs::read_dir(data_dir.path()).is_ok_and(|mut entries| entries.next().is_some());
     has_entries && !data_dir.lock_file().exists()
@@ -216,7 +216,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         std::fs::write(base.path().join("thesis.txt"), "draft").unwrap();
         let refused = LockedDataDir::lock(DataDir::new(base.path())).unwrap_err().to_string();
-        assert!(refused.contains("is no lab"), "{refused}");
+        assert!(refused.contains("is not a lab"), "{refused}");
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 1);
     }
 

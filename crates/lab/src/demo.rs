@@ -1,4 +1,4 @@
-//! The story of the two KEPs, told on a throw-away lab: every line is a real request, and every claim is checked.
+//! Scripted demo of the two KEPs on a temporary lab. Every line is a real request, and every claim is checked.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ use crate::status::Phase;
 use crate::status::collect::{STORAGE_VERSIONS_PATH, fetch_storage_versions};
 use crate::supervisor::ServerAction;
 
-/// Old, newer and newest: the first does not know what the story is about, the others store it differently.
+/// 1.33 does not serve VolumeAttributesClass v1; 1.34 and 1.36 store it in different versions.
 pub const RELEASES: [&str; 3] = ["1.33", "1.34", "1.36"];
-/// What turns the mixed version proxy off, for the first half.
+/// Feature gate setting of the first part: peer proxy off.
 pub const GATE_OFF: &str = crate::process_args::PEER_PROXY_GATE_OFF;
-/// The same, for the second half.
+/// Feature gate setting of the second part: peer proxy on.
 pub const GATE_ON: &str = "UnknownVersionInteroperabilityProxy=true";
 
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
@@ -24,12 +24,12 @@ const MERGED_DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A claim that did not hold.
+/// A claim that did not hold, or a request that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ClaimError(String);
 
-/// Tells the story, line by line.
+/// Runs the script and prints it line by line.
 pub struct Demo<'a> {
     lab: &'a LabHandle,
     print_line: &'a mut dyn FnMut(&str),
@@ -42,24 +42,24 @@ impl std::fmt::Debug for Demo<'_> {
 }
 
 impl<'a> Demo<'a> {
-    /// A teller about this lab, which is ready.
+    /// Creates the demo for a lab whose servers are ready.
     pub fn new(inside: &'a LabHandle, say: &'a mut dyn FnMut(&str)) -> Self {
         Self { lab: inside, print_line: say }
     }
 
-    /// The first half: what happens without the mixed version proxy.
+    /// Part one: the mixed-version control plane without the peer proxy.
     pub async fn run_without_proxy(&mut self) -> Result<(), ClaimError> {
-        self.print_heading("1. Three servers in the middle of an upgrade, as they have always been");
+        self.print_heading("1. Three servers in the middle of an upgrade, without the mixed version proxy");
         self.print_note(
             "a is 1.33, b is 1.34, c is 1.36. VolumeAttributesClass v1 exists from 1.34 on. It is created at c:",
         );
         let object = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
             "metadata": {"name": "gold"}, "driverName": "disk.example", "parameters": {"iops": "9000"}});
         self.send_expecting(2, AdminRequest::with_json_body(Method::POST, CLASSES_PATH, &object), 201).await?;
-        self.print_note("Asked for at a, which does not know it:");
+        self.print_note("The same object requested from a, which does not serve the kind:");
         self.get_expecting(0, CLASS_PATH, 404).await?;
-        self.print_note("\"Not found\" for what exists. A garbage collector that asks a would take everything owned by it for orphaned,");
-        self.print_note("and delete it. Discovery differs, too:");
+        self.print_note("404 for an object that exists. A garbage collector that reads from a would take its dependents for orphans");
+        self.print_note("and delete them. Discovery differs, too:");
         let (old, new) = (self.fetch_merged_discovery(0).await?, self.fetch_merged_discovery(2).await?);
         self.check_claim(
             !lists_volume_attributes_classes(&old) && lists_volume_attributes_classes(&new),
@@ -67,23 +67,23 @@ impl<'a> Demo<'a> {
         )
     }
 
-    /// The second half: the same with it.
+    /// Part two: the same servers and data with the peer proxy.
     pub async fn run_with_proxy(&mut self) -> Result<(), ClaimError> {
         self.print_heading("2. The same servers and the same data, with the mixed version proxy");
-        self.print_note("a asks somebody who knows:");
+        self.print_note("a forwards the request to a server that serves the kind:");
         self.get_expecting(0, CLASS_PATH, 200).await?;
         let (old, new) = (self.fetch_merged_discovery(0).await?, self.fetch_merged_discovery(2).await?);
         self.check_claim(lists_volume_attributes_classes(&old), "a's document lists volumeattributesclasses in v1")?;
-        self.check_claim(old.body == new.body, "a and c give the same document, byte for byte")?;
-        self.print_heading("3. Nobody who knows it is there");
+        self.check_claim(old.body == new.body, "a and c return the same document, byte for byte")?;
+        self.print_heading("3. No server that serves the kind is running");
         for server in ["b", "c"] {
             self.run_action(server, ServerAction::Kill).await?;
         }
-        self.print_note("Whether it exists cannot be known now, and a says so, instead of denying it:");
+        self.print_note("a cannot know whether the object exists: it responds 503, not 404:");
         self.get_expecting(0, CLASS_PATH, 503).await?;
-        self.print_note("What a serves itself is not touched:");
+        self.print_note("Resources that a serves itself are unaffected:");
         self.get_expecting(0, "/api/v1/namespaces/default", 200).await?;
-        self.print_heading("4. Back again");
+        self.print_heading("4. b and c are back");
         for server in ["b", "c"] {
             self.run_action(server, ServerAction::Start).await?;
         }
@@ -93,16 +93,19 @@ impl<'a> Demo<'a> {
     }
 
     async fn run_storage_versions(&mut self) -> Result<(), ClaimError> {
-        self.print_heading("5. In which form is it stored?");
-        self.print_note("Each server says which version it writes. 1.34 writes v1beta1, 1.36 writes v1:");
+        self.print_heading("5. In which version is it stored?");
+        self.print_note("Each server publishes which version it writes. 1.34 writes v1beta1, 1.36 writes v1:");
         self.get_expecting(0, &format!("{STORAGE_VERSIONS_PATH}/{CLASSES_STORAGE_VERSION}"), 200).await?;
         let agreed = self.wait_for_agreement(|agreed| agreed.is_empty()).await;
-        self.check_claim(agreed, "b and c do not agree, so a storage migration would be polluted now")?;
+        self.check_claim(
+            agreed,
+            "b and c do not agree, so a storage migration now would leave objects in both versions",
+        )?;
         self.run_action("b", ServerAction::Stop).await?;
         self.run_action("b", ServerAction::StartAs("1.36".to_owned())).await?;
         self.wait_ready().await?;
         let agreed = self.wait_for_agreement(|agreed| agreed == "storage.k8s.io/v1").await;
-        self.check_claim(agreed, "b is 1.36 now, and all who write it agree on storage.k8s.io/v1")
+        self.check_claim(agreed, "b is 1.36 now, and all servers that write the resource agree on storage.k8s.io/v1")
     }
 
     fn print_heading(&mut self, title: &str) {
@@ -113,9 +116,10 @@ impl<'a> Demo<'a> {
         (self.print_line)(&format!("  {text}"));
     }
 
+    /// Prints a claim that holds; fails with one that does not.
     fn check_claim(&mut self, holds: bool, claim: &str) -> Result<(), ClaimError> {
         if !holds {
-            return Err(ClaimError(format!("this does not hold: {claim}")));
+            return Err(ClaimError(format!("claim does not hold: {claim}")));
         }
         (self.print_line)(&format!("  => {claim}"));
         Ok(())
@@ -125,7 +129,7 @@ impl<'a> Demo<'a> {
         self.send_expecting(server, AdminRequest::get(path), expected).await.map(drop)
     }
 
-    /// Sends a request to server `at`, shows it as a command, and checks the code.
+    /// Sends a request to `server`, prints it as a kubectl command, and checks the status code.
     async fn send_expecting(
         &mut self,
         server: usize,
@@ -139,7 +143,7 @@ impl<'a> Demo<'a> {
         let answer = answer.map_err(|error| ClaimError(format!("{path} at {address}: {error}")))?;
         let shown = summarize_response(&answer);
         if answer.status.as_u16() != expected {
-            return Err(ClaimError(format!("{path} at {address}: {expected} was expected and not {shown}")));
+            return Err(ClaimError(format!("{path} at {address}: expected {expected}, got {shown}")));
         }
         (self.print_line)(&format!("    {shown}"));
         Ok(answer)
@@ -163,7 +167,7 @@ impl<'a> Demo<'a> {
         self.lab.supervisor.run_action(server, action).await.map_err(|error| ClaimError(error.to_string()))
     }
 
-    /// Until all servers are ready and take each other for live.
+    /// Waits until all servers are ready and consider each other live.
     async fn wait_ready(&self) -> Result<(), ClaimError> {
         self.lab.wait_until_ready().await.map_err(|error| ClaimError(error.to_string()))?;
         let mut snapshots = self.lab.snapshots.clone();
@@ -174,10 +178,11 @@ impl<'a> Demo<'a> {
         let waited = tokio::time::timeout(CLAIM_TIMEOUT, snapshots.wait_for(settled)).await;
         match waited {
             Ok(_) => Ok(()),
-            Err(_) => Err(ClaimError("the servers do not see each other".to_owned())),
+            Err(_) => Err(ClaimError("the servers do not consider each other live after 30 s".to_owned())),
         }
     }
 
+    /// Polls the common encoding version of the class until it is as expected; false after 30 s.
     async fn wait_for_agreement(&self, is_expected: impl Fn(&str) -> bool) -> bool {
         let deadline = Instant::now() + CLAIM_TIMEOUT;
         while Instant::now() < deadline {
@@ -200,7 +205,7 @@ impl<'a> Demo<'a> {
     }
 }
 
-/// What kubectl would be told, for the same request.
+/// Returns the kubectl arguments for the same request.
 fn kubectl_command(request: &AdminRequest) -> String {
     match request.method {
         Method::POST => format!("create --raw {} -f gold.json", request.path),
@@ -208,7 +213,7 @@ fn kubectl_command(request: &AdminRequest) -> String {
     }
 }
 
-/// The code, and what is said in a few words.
+/// Returns the status code with the Status message, the kind and name, or the size of the body.
 fn summarize_response(response: &AdminResponse) -> String {
     let json: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let said = match (json["kind"].as_str(), json["message"].as_str()) {

@@ -1,4 +1,4 @@
-//! An etcd of the lab's own.
+//! The etcd process of a lab started with `--etcd`.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
@@ -14,19 +14,19 @@ use crate::data_dir::DataDir;
 use crate::supervisor::process::{self, Process};
 use crate::{parent_death, ports, process_args};
 
-/// How long it may take to listen, and to stop.
+/// Limits for freeing its ports and listening, and for stopping before SIGKILL.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_GRACE: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// An etcd that runs.
+/// A running etcd process.
 #[derive(Debug)]
 pub(crate) struct LabEtcd {
     process: Process,
     ended: watch::Receiver<bool>,
 }
 
-/// Starts it and waits until it listens. If it ends by itself, so does the lab.
+/// Starts etcd and waits until it listens. If etcd exits later, the lab stops.
 pub(crate) async fn start(
     layout: &DataDir,
     program: Option<&Path>,
@@ -35,15 +35,17 @@ pub(crate) async fn start(
     tasks: &Tasks,
 ) -> Result<LabEtcd, String> {
     let Some(program) = program else {
-        return Err("it is not on PATH: install it (Debian's package is etcd-server), or name one that runs with \
+        return Err(
+            "the etcd binary is not on PATH: install it (Debian package etcd-server), or pass a running one with \
                     --etcd-servers"
-            .to_owned());
+                .to_owned(),
+        );
     };
     let deadline = Instant::now() + START_TIMEOUT;
     for port in [client_port, peer_port] {
         while !ports::is_free(port) {
             if Instant::now() > deadline {
-                return Err(format!("its port {port} is taken by another program: stop that one"));
+                return Err(format!("port {port} is in use by another program: stop it"));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -53,14 +55,14 @@ pub(crate) async fn start(
     let command = std::iter::once(program.display().to_string()).chain(args);
     let (process, child) = parent_death::command_tied_to_parent(command, &log)
         .and_then(Process::start)
-        .map_err(|error| format!("it cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start the process: {error}"))?;
     let (report, ended) = watch::channel(false);
     let stopping = stop.clone();
     let end_log = log.clone();
     tasks.spawn_once("etcd", async move {
         let how = process::wait_for_exit(child).await;
         if !stopping.is_cancelled() {
-            tracing::error!(%how, log = %end_log.display(), "etcd ended, and the lab with it");
+            tracing::error!(%how, log = %end_log.display(), "etcd exited, stopping the lab");
             stopping.cancel();
         }
         report.send_replace(true);
@@ -69,7 +71,11 @@ pub(crate) async fn start(
     while TcpStream::connect((Ipv4Addr::LOCALHOST, client_port)).is_err() {
         if *etcd.ended.borrow() || Instant::now() > deadline {
             etcd.process.signal(Signal::KILL);
-            return Err(format!("it does not listen; the end of {}:\n{}", log.display(), process::log_tail(&log)));
+            return Err(format!(
+                "it does not listen on its client port; last lines of {}:\n{}",
+                log.display(),
+                process::log_tail(&log)
+            ));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -77,7 +83,7 @@ pub(crate) async fn start(
 }
 
 impl LabEtcd {
-    /// Tells it to stop, and waits.
+    /// Sends SIGTERM, then SIGKILL after `STOP_GRACE`.
     pub(crate) async fn stop(mut self) {
         self.process.signal(Signal::TERM);
         if tokio::time::timeout(STOP_GRACE, self.ended.wait_for(|ended| *ended)).await.is_err() {

@@ -1,4 +1,4 @@
-//! A whole lab: opened, run, ended in order.
+//! The lifecycle of a lab: open, run, stop.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -24,107 +24,107 @@ use crate::status::{LabInfo, LabSnapshot, Phase, RolloutStatus};
 use crate::supervisor::{ActionError, Supervisor, SupervisorHandle};
 use crate::{control, load_balancer};
 
-/// How long ports of a lab that was killed may take to be free: its servers end with it, but not in the same instant.
+/// Wait for the ports of a killed lab: its servers end with it, but slightly later.
 const PORTS_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long servers may take to be ready, on a machine that is busy with building.
+/// Limit for all servers to become ready, generous for a machine that is busy compiling.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long tasks may take to end; they only carry bytes.
+/// Limit for background tasks to end.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// What a lab is started with.
+/// Settings of [`Lab::open`].
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it lives.
+    /// Data directory; locked while the lab runs.
     pub data_dir: DataDir,
-    /// What was asked for.
+    /// Settings given by flags, merged with those of the last run.
     pub options: LabOptions,
-    /// The etcd to run, if one shall be.
+    /// The etcd binary for [`LabStorage::OwnEtcd`]; `None` if none is on PATH.
     pub etcd_binary: Option<PathBuf>,
-    /// Where else the kubeconfig shall be written.
+    /// Second path to write the load balancer's kubeconfig to.
     pub kubeconfig_copy: Option<PathBuf>,
-    /// Whether the folder is deleted at the end.
+    /// Whether `run` deletes the data directory at the end.
     pub retention: DataDirRetention,
 }
 
-/// What becomes of the folder.
+/// What happens to the data directory when the lab stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataDirRetention {
-    /// It is kept for the next start.
+    /// Keep it for the next start.
     Keep,
-    /// It is deleted.
+    /// Delete it.
     Delete,
 }
 
-/// Why there is no lab.
+/// Why a lab did not start or run.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// Not in this folder.
+    /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// Not such a lab.
+    /// The flags do not fit each other or the existing lab.
     #[error(transparent)]
     Options(#[from] LabOptionsError),
-    /// Somebody else listens there.
+    /// Another program listens on a port of the lab.
     #[error("port {port} of {what} is taken by another program: {cure}")]
     PortTaken {
-        /// Which.
+        /// The port.
         port: u16,
-        /// Whose.
+        /// The part of the lab that needs it.
         what: String,
-        /// What to do.
+        /// Advice on what to do.
         cure: &'static str,
     },
-    /// Keys and certificates.
+    /// Certificates or keys cannot be created or read.
     #[error("keys and certificates of the lab: {0}")]
     Pki(String),
-    /// etcd.
+    /// etcd did not start.
     #[error("etcd: {0}")]
     Etcd(String),
-    /// A file or socket.
+    /// A file or socket cannot be used.
     #[error("{what}: {source}")]
     Io {
-        /// Which.
+        /// What was attempted, with the path.
         what: String,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A server did not start.
+    /// A server could not be started.
     #[error("{0}")]
     Action(#[from] ActionError),
-    /// A server ended, or did not get ready.
+    /// A server exited, or is not ready in time.
     #[error("server {name} did not get ready: {reason}")]
     NotReady {
-        /// Which.
+        /// Name of the server.
         name: String,
-        /// Why.
+        /// Last error of the server, or how long the lab waited.
         reason: String,
     },
 }
 
-/// What those inside a lab share: the commands, the page, a rollout.
+/// Shared access to a running lab for the control API, the page and a rollout.
 #[derive(Clone, Debug)]
 pub struct LabHandle {
-    /// What is where.
+    /// Layout of the data directory.
     pub data_dir: DataDir,
-    /// Orders to servers, and how they stand.
+    /// Starts and stops servers and publishes their process state.
     pub supervisor: SupervisorHandle,
-    /// A client of each server, in order.
+    /// One client per server, in order.
     pub clients: Arc<[AdminClient]>,
-    /// A client of the front door, with a new connection for every request.
+    /// Client of the load balancer that opens a connection per request.
     pub load_balancer: AdminClient,
-    /// What the lab looks like, live.
+    /// Newest snapshot of the lab's status.
     pub snapshots: watch::Receiver<Arc<LabSnapshot>>,
-    /// The rollout, written by whoever holds `busy`.
+    /// Status of the rollout; written only by the holder of `rollout_lock`.
     pub(crate) rollout_status: Arc<watch::Sender<Option<RolloutStatus>>>,
-    /// Held while a rollout goes on.
+    /// Held while a rollout runs.
     pub(crate) rollout_lock: Arc<Mutex<()>>,
-    /// Background tasks of the lab.
+    /// Background tasks of the lab, joined at the end.
     pub tasks: Tasks,
-    /// Ends the lab.
+    /// Cancelled to stop the lab.
     pub stop: CancellationToken,
 }
 
-/// A lab that is about to run.
+/// A lab whose data directory is locked and whose ports are bound.
 #[derive(Debug)]
 pub struct Lab {
     data_dir: Arc<LockedDataDir>,
@@ -135,7 +135,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Takes the folder, binds the ports, and starts etcd if it shall. No server runs yet. Must be called on the main thread.
+    /// Locks the data directory, binds the ports and starts etcd if configured; [`Lab::run`] starts the servers. Call
+    /// on the main thread.
     pub async fn open(config: Config) -> Result<Self, LabError> {
         let folder = Arc::new(LockedDataDir::lock(config.data_dir.clone())?);
         let layout = folder.data_dir().clone();
@@ -161,7 +162,7 @@ impl Lab {
         let (supervisor, inside) = assemble_lab(folder.clone(), state, keys, facts, (tasks, stop))?;
         let LabHandle { supervisor: handle, tasks, stop, .. } = &inside;
         let carrying = load_balancer::run(listener, handle.process_table(), tasks.clone(), stop.clone());
-        tasks.spawn_once("front door", carrying);
+        tasks.spawn_once("load balancer", carrying);
         crate::page::spawn(page, &inside);
         let socket = control::bind(&layout.control_socket());
         let socket =
@@ -170,13 +171,13 @@ impl Lab {
         Ok(Self { data_dir: folder, supervisor, etcd, handle: inside, retention: config.retention })
     }
 
-    /// What those inside share.
+    /// Returns the shared handle.
     pub fn handle(&self) -> LabHandle {
         self.handle.clone()
     }
 
-    /// Starts the servers, and runs until the lab is told to stop; then ends everything in order. Must be awaited on the main
-    /// thread.
+    /// Starts the servers, runs until `stop` is cancelled, then stops everything in order. Await on the main thread:
+    /// servers are killed when the thread that started them ends.
     pub async fn run(self) -> Result<(), LabError> {
         let Self { data_dir: folder, supervisor, etcd, handle: inside, retention: keep } = self;
         let outcome = supervisor.run(inside.stop.clone()).await;
@@ -186,7 +187,7 @@ impl Lab {
         }
         let _ = std::fs::remove_file(inside.data_dir.control_socket());
         if let Err(error) = inside.tasks.stop(STOP_GRACE).await {
-            tracing::warn!(%error, "not everything ended in time");
+            tracing::warn!(%error, "background tasks did not end in time");
         }
         drop(inside);
         if keep == DataDirRetention::Delete
@@ -199,7 +200,7 @@ impl Lab {
 }
 
 impl LabHandle {
-    /// Waits until every server is ready and known to the others, or one failed.
+    /// Waits until every server is ready or one has failed; the error names the first server that is not ready.
     pub async fn wait_until_ready(&self) -> Result<(), LabError> {
         let mut board = self.supervisor.process_table();
         let deadline = Instant::now() + READY_TIMEOUT;
@@ -213,7 +214,7 @@ impl LabHandle {
             None => Ok(()),
             Some(standing) => {
                 let reason = match &*standing.problem {
-                    "" => format!("it is still {} after {} s", standing.phase.as_str(), READY_TIMEOUT.as_secs()),
+                    "" => format!("still {} after {} s", standing.phase.as_str(), READY_TIMEOUT.as_secs()),
                     trouble => trouble.to_owned(),
                 };
                 Err(LabError::NotReady { name: standing.server.name.clone(), reason })
@@ -222,13 +223,14 @@ impl LabHandle {
     }
 }
 
+/// Waits until the ports of the servers are free, and binds those of the load balancer and the page, in this order.
 async fn bind_listeners(state: &LabState) -> Result<(TcpListener, TcpListener), LabError> {
     let deadline = Instant::now() + PORTS_TIMEOUT;
     let port_taken = |what: String, port: u16, cure| LabError::PortTaken { port, what, cure };
     for server in &state.servers {
         while !ports::is_free(server.port) {
             if Instant::now() > deadline {
-                let cure = "stop that one, or choose another folder with --data-dir";
+                let cure = "stop it, or choose another folder with --data-dir";
                 return Err(port_taken(format!("server {}", server.name), server.port, cure));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -236,17 +238,17 @@ async fn bind_listeners(state: &LabState) -> Result<(TcpListener, TcpListener), 
     }
     let mut listeners = Vec::new();
     for (what, port, cure) in [
-        ("the front door", state.load_balancer_port, "--port chooses another one"),
-        ("the page", state.page_port, "stop that one, or choose another folder with --data-dir"),
+        ("the load balancer", state.load_balancer_port, "choose another port with --port"),
+        ("the page", state.page_port, "stop it, or choose another folder with --data-dir"),
     ] {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         listeners.push(listener.map_err(|_| port_taken(what.to_owned(), port, cure))?);
     }
-    let page = listeners.pop().expect("two were bound");
-    Ok((listeners.pop().expect("two were bound"), page))
+    let page = listeners.pop().expect("two listeners were bound");
+    Ok((listeners.pop().expect("two listeners were bound"), page))
 }
 
-/// One for the front door, in the folder and where else it was asked for, and one for each server.
+/// Writes the load balancer's kubeconfig, its optional copy, and one kubeconfig per server.
 fn write_kubeconfigs(data_dir: &DataDir, pki: &LabPki, state: &LabState, copy: Option<&Path>) -> Result<(), LabError> {
     let mut files = vec![(data_dir.kubeconfig(), state.load_balancer_port)];
     files.extend(copy.map(|copy| (copy.to_owned(), state.load_balancer_port)));
@@ -273,7 +275,7 @@ fn lab_info(data_dir: &DataDir, state: &LabState, address: &str) -> LabInfo {
     }
 }
 
-/// Puts the parts together that look at servers.
+/// Creates the clients, the supervisor and the status collector.
 fn assemble_lab(
     data_dir: Arc<LockedDataDir>,
     state: LabState,

@@ -1,10 +1,10 @@
-//! A mixed-version control plane on one machine: what `unskew up` runs.
+//! A mixed-version control plane on one machine, as `unskew up` runs it.
 //!
-//! [`plan`] says which servers there are, [`data_dir`] remembers it, [`supervisor`] runs them as processes, [`load_balancer`] is the one
-//! address in front of them, [`lab`] puts it together and [`control`] is how it is asked and told. [`status`] is what people,
-//! programs and the page are shown; [`rollout`] moves the servers to other releases while [`probe`] watches what clients would
-//! notice. Decisions are plain functions over values; only the supervisor starts and ends servers, and only it writes what the
-//! folder remembers.
+//! [`plan`] names the servers, [`data_dir`] stores the settings, [`supervisor`] runs the servers as processes,
+//! [`load_balancer`] is the one address in front of them, [`lab`] assembles the parts and [`control`] is the API of a
+//! running lab. [`status`] is the snapshot that the commands and the page show; [`rollout`] moves servers to other
+//! releases while [`probe`] checks what clients would notice. Decisions are pure functions; only the supervisor starts
+//! and stops servers and writes the state file.
 
 pub mod client;
 pub mod cluster;

@@ -1,6 +1,6 @@
-//! The front door: one address, behind which every connection goes to a server that is ready.
+//! The TCP load balancer of a lab: one address that assigns each connection to a ready server.
 //!
-//! Bytes pass as they come. TLS is between the client and the server, so identities need no trust in the door.
+//! Bytes are passed through. TLS ends at the server, so client certificates reach it unchanged.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use tokio_util::sync::CancellationToken;
 use crate::status::Phase;
 use crate::supervisor::ProcessTable;
 
-/// More than a test on one machine opens; each costs two sockets.
+/// Far more than tests on one machine open; each connection uses two sockets.
 const CONNECTIONS_MAX: usize = 4096;
-/// The servers are on this machine: a connection is there at once, or the server hangs.
+/// The servers run on this machine: connecting succeeds at once, or the server hangs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The pause after a failed accept: out of file descriptors, it would otherwise spin.
+/// Delay after a failed accept; without it, running out of file descriptors would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is known of one server when a connection comes in.
+/// State of one server when a connection arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadBalancerBackend {
-    /// What it does.
+    /// Lifecycle phase of the server process.
     pub phase: Phase,
-    /// How many connections it has through the door.
+    /// Open connections through this load balancer.
     pub connections: usize,
 }
 
-/// The servers to try for connection number `turn`, best first: the ready ones by what they have to do, taking turns where that
-/// is equal; if none is ready, those that run. Positions in `candidates`.
+/// Returns the indexes of the servers to try for a connection, best first: ready servers by number of connections, ties
+/// round robin by `connection_number`. If none is ready, starting and not-ready servers.
 pub fn rank_backends(backends: &[LoadBalancerBackend], connection_number: u64) -> Vec<usize> {
     let number = backends.len().max(1);
     let start = usize::try_from(connection_number % number as u64).unwrap_or_default();
@@ -54,7 +54,7 @@ pub fn rank_backends(backends: &[LoadBalancerBackend], connection_number: u64) -
     able.into_iter().filter(|(rank, ..)| Some(*rank) == best).map(|(.., at)| at).collect()
 }
 
-/// Accepts connections until `stop`.
+/// Accepts and proxies connections until `stop` is cancelled. Closes a connection at once above `CONNECTIONS_MAX`.
 pub async fn run(
     listener: TcpListener,
     board: watch::Receiver<Arc<ProcessTable>>,
@@ -72,14 +72,14 @@ pub async fn run(
         let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
         let turn = connection_numbers.fetch_add(1, Ordering::Relaxed);
         let (board, connection_counts, stop) = (board.clone(), connection_counts.clone(), stop.clone());
-        tasks.spawn_once("door", async move {
+        tasks.spawn_once("load balancer connection", async move {
             stop.run_until_cancelled(proxy_connection(client, board, &connection_counts, turn)).await;
             drop(permit);
         });
     }
 }
 
-/// Carries one connection until either side ends it, or its server is paused or replaced.
+/// Proxies one connection until either side closes it, or its server is paused, stopped or replaced.
 async fn proxy_connection(
     mut client: TcpStream,
     mut board: watch::Receiver<Arc<ProcessTable>>,
@@ -107,7 +107,7 @@ async fn proxy_connection(
         }
         return;
     }
-    // Nobody is there: the client is told so by the end of its connection.
+    // No server accepts the connection: close it.
     let _ = client.shutdown().await;
 }
 
@@ -118,7 +118,7 @@ async fn connect_to_server(port: u16) -> Option<TcpStream> {
     Some(server)
 }
 
-/// Until the server is paused, or its process is another one: nothing more comes over its connections then.
+/// Returns once the server is paused, stopped or failed, or has a new process (another generation).
 async fn wait_until_unavailable(board: &mut watch::Receiver<Arc<ProcessTable>>, server: usize, generation: u64) {
     let is_gone = |board: &Arc<ProcessTable>| {
         let standing = &board.servers[server];
@@ -127,7 +127,7 @@ async fn wait_until_unavailable(board: &mut watch::Receiver<Arc<ProcessTable>>, 
     let _ = board.wait_for(is_gone).await;
 }
 
-/// Counts a connection for as long as it lives.
+/// Counts a connection until drop.
 struct ConnectionCountGuard<'a>(&'a AtomicUsize);
 
 impl<'a> ConnectionCountGuard<'a> {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::data_dir::state::tests::test_lab_state;
 
-    /// `r2` is a ready server with two connections; s: stopped, p: paused, n: not ready, b: starting.
+    /// Parses `r2` as a ready server with two connections; s: stopped, p: paused, n: not ready, b: starting.
     #[track_caller]
     fn check(servers: &str, turn: u64, expected: &[usize]) {
         let candidates: Vec<LoadBalancerBackend> = servers
@@ -178,7 +178,7 @@ mod tests {
         check("r2 r0 r1", 0, &[1, 2, 0]);
     }
 
-    /// A server that says who it is and then answers every byte with itself.
+    /// Starts a server that sends `!` on connect and then echoes every byte.
     async fn start_echo_server(tasks: &Tasks) -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -201,19 +201,19 @@ mod tests {
         board.servers[1].phase = Phase::Ready;
         let (sender, reader) = watch::channel(Arc::new(board));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let door = listener.local_addr().unwrap();
-        tasks.spawn_once("front door", run(listener, reader, tasks.clone(), tasks.stop_token()));
+        let balancer = listener.local_addr().unwrap();
+        tasks.spawn_once("load balancer", run(listener, reader, tasks.clone(), tasks.stop_token()));
 
-        let mut client = TcpStream::connect(door).await.unwrap();
+        let mut client = TcpStream::connect(balancer).await.unwrap();
         client.write_all(b"x").await.unwrap();
         let mut answer = [0; 2];
         client.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"!x");
         sender.send_modify(|board| Arc::make_mut(board).servers[1].phase = Phase::Paused);
-        assert_eq!(client.read(&mut answer).await.unwrap(), 0, "nothing would come over it any more");
+        assert_eq!(client.read(&mut answer).await.unwrap(), 0, "connections to a paused server are closed");
 
-        let mut nobody = TcpStream::connect(door).await.unwrap();
-        assert_eq!(nobody.read(&mut answer).await.unwrap(), 0, "no server is ready");
+        let mut unserved = TcpStream::connect(balancer).await.unwrap();
+        assert_eq!(unserved.read(&mut answer).await.unwrap(), 0, "no server is ready");
         tasks.stop_token().cancel();
     }
 

@@ -1,7 +1,7 @@
-//! The page: the lab in a browser, on a loopback port of its own.
+//! The web page of a lab, on its own loopback port.
 //!
-//! *Invariant:* it only shows. Whatever is no reading is refused, and so is a request under a name that is not this machine's, or
-//! a page of somebody else could read along by pointing its own name here. It needs nothing from anywhere else.
+//! *Invariant:* read-only. Rejects methods other than GET and HEAD, and hosts other than loopback, so that a foreign
+//! web page cannot read it through DNS rebinding. Loads nothing from other origins.
 
 mod events;
 mod routes;
@@ -26,23 +26,22 @@ use crate::lab::LabHandle;
 use crate::status::LabSnapshot;
 use routes::PageResponse;
 
-/// A browser opens six to one host; more than a few people looking at once have no business here.
+/// A browser opens up to six connections per host; this allows for several browsers.
 const CONNECTIONS_MAX: usize = 64;
 /// A browser on the same machine sends its request at once.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after a failed accept: out of file descriptors, it would otherwise spin.
+/// Delay after a failed accept; without it, running out of file descriptors would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Never sent with an error: what we show is made here.
 type PageBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Shows a lab until it ends.
+/// Spawns [`run`] for a lab.
 pub(crate) fn spawn(listener: TcpListener, lab: &LabHandle) {
     let LabHandle { snapshots, tasks, stop, .. } = lab;
     tasks.spawn_once("page", run(listener, snapshots.clone(), tasks.clone(), stop.clone()));
 }
 
-/// Shows the snapshots to whoever connects, until `stop`.
+/// Serves the page and the snapshots until `stop` is cancelled. Closes a connection at once above `CONNECTIONS_MAX`.
 pub async fn run(
     listener: TcpListener,
     snapshots: watch::Receiver<Arc<LabSnapshot>>,
@@ -55,7 +54,7 @@ pub async fn run(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        // Without a permit the connection ends here, and the browser tries again.
+        // Dropping the stream closes the connection; the browser retries.
         let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
         let (snapshots, stop) = (snapshots.clone(), stop.clone());
         tasks.spawn_once("page", async move {
@@ -73,7 +72,7 @@ async fn serve(stream: TcpStream, snapshots: &watch::Receiver<Arc<LabSnapshot>>,
     });
     let mut server = hyper::server::conn::http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    // A browser that closes its tab ends the connection in the middle: that is how all of them end.
+    // Closing the browser tab breaks the connection: not an error.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -98,9 +97,9 @@ fn build_response(
     response
 }
 
-/// The snapshot as programs read it, in one line.
+/// Serializes the snapshot in one line, as event streams require.
 fn to_json(snapshot: &LabSnapshot) -> String {
-    serde_json::to_string(snapshot).expect("it is made of strings and numbers")
+    serde_json::to_string(snapshot).expect("snapshot serializes to JSON")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Keys, certificates and the kubeconfig of a lab: one authority for servers and people, one for front proxies.
+//! Certificates, keys and kubeconfigs of a lab: one CA for servers and users, one for front proxies.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use transport::ClientCaBundle;
 use transport::peer::ClientTlsFiles;
 use transport::pki::{self, CertificateAuthority, CertificateFiles, CertificateUsage, PkiError};
 
-/// The name that servers of a lab show each other; no other front proxy is believed.
+/// Common name of the servers' front proxy certificate, the only one they accept.
 pub(crate) const FRONT_PROXY_NAME: &str = "front-proxy-client";
 
-/// Every file that a server is started with.
+/// Paths of the PKI files that a server is started with.
 #[derive(Clone, Debug)]
 pub struct LabPki {
-    /// Signs servers and people.
+    /// CA of serving certificates and user certificates.
     pub ca_file: PathBuf,
-    /// Signs front proxies, which the servers are to each other.
+    /// CA of front proxy certificates; each server is a front proxy to its peers.
     pub front_proxy_ca_file: PathBuf,
-    /// What a server shows the server that it forwards to.
+    /// Client certificate for requests that a server forwards to a peer.
     pub front_proxy_client: CertificateFiles,
-    /// The administrator's.
+    /// Client certificate of the administrator (`system:masters`).
     pub admin_client: CertificateFiles,
-    /// Signs service account tokens.
+    /// Key that signs service account tokens.
     pub service_account_key_file: PathBuf,
     dir: PathBuf,
 }
 
 impl LabPki {
-    /// Those in the folder; what is missing is made.
+    /// Opens the files in `dir` and creates those that are missing.
     pub fn open_or_create(dir: &Path) -> Result<Self, PkiError> {
         let authority = CertificateAuthority::open_or_create(dir, "ca")?;
         let proxies = CertificateAuthority::open_or_create(dir, "front-proxy-ca")?;
@@ -58,7 +58,7 @@ impl LabPki {
         })
     }
 
-    /// Whether the administrator would be let in now: certificates end.
+    /// Verifies the administrator's certificate against the CA, as it may have expired.
     pub fn check_admin_certificate(&self) -> Result<(), String> {
         let authorities = ClientCaBundle::from_file(&self.ca_file).map_err(|error| error.to_string())?;
         let chain = CertificateDer::pem_file_iter(&self.admin_client.certificate)
@@ -67,23 +67,23 @@ impl LabPki {
         let checked = authorities.verify_client(&chain, UnixTime::now());
         checked.map(drop).map_err(|error| {
             let folder = self.dir.display();
-            format!("{error}; delete {folder} and start again: objects are kept, kubeconfigs become new")
+            format!("{error}; delete {folder} and start again: objects are kept, kubeconfigs are rewritten")
         })
     }
 
-    /// What the server of this name shows its clients: found, or made.
+    /// Opens or issues the serving certificate of a server, valid for 127.0.0.1.
     pub fn serving_certificate(&self, server: &str) -> Result<CertificateFiles, PkiError> {
         let authority = CertificateAuthority::open_or_create(&self.dir, "ca")?;
         let purpose = CertificateUsage::Serving { addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], names: vec![] };
         authority.open_or_issue(&format!("apiserver-{server}"), "kube-apiserver", None, &purpose)
     }
 
-    /// What a client needs to be let in as administrator.
+    /// TLS files of a client that acts as the administrator.
     pub fn client_files(&self) -> ClientTlsFiles {
         ClientTlsFiles { ca_bundle: self.ca_file.clone(), client_certificate: Some(self.admin_client.clone()) }
     }
 
-    /// Writes a kubeconfig that holds everything itself, readable by its owner alone.
+    /// Writes a kubeconfig with inline credentials, readable only by its owner.
     pub fn write_kubeconfig(&self, file: &Path, server: &str) -> std::io::Result<()> {
         let read = |path: &Path| std::fs::read(path).map(|bytes| STANDARD.encode(bytes));
         let config = json!({

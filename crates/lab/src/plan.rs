@@ -1,39 +1,39 @@
-//! Which servers a lab has: their names and releases.
+//! Names and releases of the servers of a lab.
 
 use serde::{Deserialize, Serialize};
 
-/// One machine has a use for as many, and each has a letter for a name.
+/// Servers are named by one letter each.
 pub const SERVERS_MAX: usize = 26;
 
-/// One server of a lab.
+/// Name and release of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedServer {
-    /// A letter, by the order on the command line.
+    /// One letter, in the order of `--servers`.
     pub name: String,
-    /// The Kubernetes release it is, such as `1.33`.
+    /// Kubernetes release, such as `1.33`.
     pub release: String,
 }
 
-/// Why there can be no such lab.
+/// Why a list of releases is not valid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// None was named.
+    /// The list is empty.
     #[error("no server: give releases, such as 1.33,1.36,1.36")]
     Empty,
-    /// Too many were.
+    /// More than `SERVERS_MAX` servers.
     #[error("{0} servers: a lab has at most {SERVERS_MAX}")]
     TooMany(usize),
-    /// A rollout names neither one release nor one for each server.
+    /// The number of releases is neither one nor the number of servers.
     #[error("{given} releases for {servers} servers: give one for all, or one for each")]
     ReleaseCountMismatch {
-        /// How many releases there are.
+        /// Number of releases in the list.
         given: usize,
-        /// How many servers there are.
+        /// Number of servers in the lab.
         servers: usize,
     },
 }
 
-/// Servers of these releases, named in their order.
+/// Assigns the names `a`, `b`, `c`, ... to servers of these releases.
 pub fn name_servers(releases: &[String]) -> Result<Vec<PlannedServer>, PlanError> {
     match releases.len() {
         0 => Err(PlanError::Empty),
@@ -45,7 +45,7 @@ pub fn name_servers(releases: &[String]) -> Result<Vec<PlannedServer>, PlanError
     }
 }
 
-/// The release that each of `servers` servers gets: one for all, or one for each.
+/// Returns one release per server: `releases` holds one for all, or one for each.
 pub fn expand_releases(releases: &[String], servers: usize) -> Result<Vec<String>, PlanError> {
     match releases {
         [] => Err(PlanError::Empty),
@@ -55,7 +55,7 @@ pub fn expand_releases(releases: &[String], servers: usize) -> Result<Vec<String
     }
 }
 
-/// The number after the dot, for what differs between releases on the command line. Zero for what is none.
+/// Minor version of a release: 33 for `1.33`, 0 if it has none.
 pub fn minor_version(release: &str) -> u32 {
     release.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or_default()
 }

@@ -1,27 +1,27 @@
-//! Ports that nobody has.
+//! Allocation of free loopback ports.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// Below those that Linux gives to outgoing connections, since a lab wants the same ones again after days.
+/// Below Linux's ephemeral range (32768 and up), so that a lab can reuse its ports after days.
 const FIRST_PORT: u16 = 20_000;
 const LAST_PORT: u16 = 32_000;
-/// So many are tried before we give up.
+/// Ports that [`FreePorts::pick`] tries before it fails.
 const ATTEMPTS_MAX: usize = 1000;
 
-/// Gives one free port after another, each once.
+/// Allocates free ports, each only once.
 #[derive(Debug)]
 pub struct FreePorts {
     next: u16,
 }
 
 impl FreePorts {
-    /// Begins somewhere, so that two labs made at once do not look at the same ports.
+    /// Starts at a random port, so that labs created at the same time do not collide.
     pub fn new() -> Self {
         Self { next: fastrand::u16(FIRST_PORT..LAST_PORT) }
     }
 
-    /// The next one.
+    /// Returns the next port that can be bound.
     pub fn pick(&mut self) -> io::Result<u16> {
         for _ in 0..ATTEMPTS_MAX {
             let port = self.next;
@@ -30,7 +30,7 @@ impl FreePorts {
                 return Ok(port);
             }
         }
-        Err(io::Error::other(format!("all of {ATTEMPTS_MAX} ports between {FIRST_PORT} and {LAST_PORT} are taken")))
+        Err(io::Error::other(format!("{ATTEMPTS_MAX} ports tried between {FIRST_PORT} and {LAST_PORT}, all in use")))
     }
 }
 
@@ -40,7 +40,7 @@ impl Default for FreePorts {
     }
 }
 
-/// Whether somebody could listen there now.
+/// True if the port can be bound on 127.0.0.1 now.
 pub fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

@@ -1,7 +1,8 @@
-//! Watches a control plane as its clients do: asks, writes, watches, reads discovery, and counts what they would notice.
+//! Measures a control plane as clients see it: the probe reads, writes, watches, fetches discovery and counts errors.
 //!
-//! It asks through the front door, with a new connection each time, and at every server that is ready. Right and wrong are
-//! judged by what the servers themselves said that they serve ([`history`]), never by what was answered before.
+//! The probe sends requests through the load balancer, with a connection per request, and directly to every ready
+//! server. It judges responses by what the servers' own discovery documents list ([`history`]), never by earlier
+//! responses.
 
 mod endpoint;
 pub mod event_tracker;
@@ -25,13 +26,13 @@ use crate::status::{Phase, ProbeCounts};
 use event_tracker::EventTracker;
 use history::{ProbeOutcome, ProbedResource, ServingHistory};
 
-/// How long the last events may be on their way.
+/// Limit for the last watch events to arrive.
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long the tasks may take to end: each may be in the middle of a request.
+/// Limit for the tasks to end; each may be in the middle of a request.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// A probe that runs.
+/// A running probe.
 #[derive(Debug)]
 pub struct Probe {
     state: Arc<ProbeState>,
@@ -41,7 +42,7 @@ pub struct Probe {
     objects: Vec<watched_object::ProbeObject>,
 }
 
-/// What the probe's tasks share; every lock is held for a moment only.
+/// State shared by the probe's tasks. Locks are never held across an await.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeState {
     counts: Mutex<ProbeCounts>,
@@ -59,7 +60,7 @@ impl ProbeState {
         look(&mut self.history.lock())
     }
 
-    /// A place to keep account of one watch.
+    /// Adds a tracker for one watch and returns its index.
     pub(crate) fn add_event_tracker(&self) -> usize {
         let mut ledgers = self.event_trackers.lock();
         ledgers.push(EventTracker::default());
@@ -70,7 +71,7 @@ impl ProbeState {
         look(&mut self.event_trackers.lock()[at])
     }
 
-    /// Counts an answer.
+    /// Counts one response.
     pub(crate) fn record_outcome(&self, verdict: ProbeOutcome) {
         self.update_counts(|counts| {
             counts.requests += 1;
@@ -83,7 +84,7 @@ impl ProbeState {
         });
     }
 
-    /// A good answer came through the front door.
+    /// Records a good response through the load balancer, for the longest gap between two of them.
     pub(crate) fn record_success(&self, now: Instant) {
         let mut last = self.last_success.lock();
         let gap = last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
@@ -94,14 +95,14 @@ impl ProbeState {
 }
 
 impl Probe {
-    /// Starts to watch a lab.
+    /// Records what each ready server serves, creates the probe objects and starts the tasks.
     pub async fn start(lab: &LabHandle) -> Self {
         let shared = Arc::new(ProbeState::default());
         let tasks = Tasks::new();
         let writing = CancellationToken::new();
         let board = lab.supervisor.process_table().borrow().clone();
         for (at, client) in lab.clients.iter().enumerate() {
-            // One that does not run serves nothing, which is no difference to the others.
+            // Servers that do not run are left out of the comparison.
             if board.servers[at].phase == Phase::Ready {
                 let served = fetch_listable_resources(client).await;
                 shared.with_history(|history| history.server_ready(at, served, Instant::now()));
@@ -113,14 +114,14 @@ impl Probe {
             match watched_object::start_writer_and_watches(&endpoints, &subject, &shared, &tasks, &writing).await {
                 Ok(()) => objects.push(subject),
                 Err(reason) => {
-                    tracing::warn!(reason, path = subject.path(), "the probe cannot write this");
+                    tracing::warn!(reason, path = subject.path(), "probe cannot create or watch its object");
                     shared.update_counts(|counts| counts.failed += 1);
                 }
             }
         }
         let shared_objects: Arc<[watched_object::ProbeObject]> = objects.iter().cloned().collect();
         for way in endpoints {
-            tasks.spawn("probe answers", |stop| {
+            tasks.spawn("probe reads", |stop| {
                 reader::read_repeatedly(way.clone(), shared_objects.clone(), shared.clone(), stop)
             });
             tasks.spawn("probe discovery", |stop| reader::check_discovery_repeatedly(way, shared.clone(), stop));
@@ -128,28 +129,28 @@ impl Probe {
         Self { state: shared, tasks, stop_writing: writing, load_balancer: lab.load_balancer.clone(), objects }
     }
 
-    /// A server is about to be told to stop.
+    /// Records that the server is about to be stopped.
     pub fn server_stopping(&self, server: usize) {
         self.state.with_history(|history| history.server_stopping(server, Instant::now()));
     }
 
-    /// A server is about to be started.
+    /// Records that the server is about to be started.
     pub fn server_starting(&self, server: usize) {
         self.state.with_history(|history| history.server_starting(server, Instant::now()));
     }
 
-    /// A server is ready.
+    /// Records that the server is ready, with the resources that it serves.
     pub async fn server_ready(&self, server: usize, client: &AdminClient) {
         let served = fetch_listable_resources(client).await;
         self.state.with_history(|history| history.server_ready(server, served, Instant::now()));
     }
 
-    /// What was noticed so far. Events that are on their way are not lost yet.
+    /// Returns the counts so far; `lost_events` is counted only by `finish`.
     pub fn counts(&self) -> ProbeCounts {
         self.state.counts.lock().clone()
     }
 
-    /// Stops writing, waits for the last events, and says what was noticed in all.
+    /// Stops writing, waits for the last events, deletes the probe objects and returns the final counts.
     pub async fn finish(self) -> ProbeCounts {
         self.stop_writing.cancel();
         let missing = || {
@@ -163,7 +164,7 @@ impl Probe {
         let lost = missing();
         self.state.update_counts(|counts| counts.lost_events = lost);
         if let Err(error) = self.tasks.stop(STOP_GRACE).await {
-            tracing::warn!(%error, "the probe did not end in time");
+            tracing::warn!(%error, "probe did not end in time");
         }
         for subject in &self.objects {
             let _ = self.load_balancer.request(subject.delete_request()).await;
@@ -172,7 +173,7 @@ impl Probe {
     }
 }
 
-/// What a server lists itself and can be listed.
+/// Returns the listable resources of the server's own (unmerged) discovery documents; empty if they cannot be read.
 async fn fetch_listable_resources(client: &AdminClient) -> BTreeSet<ProbedResource> {
     let mut names = BTreeSet::new();
     for path in ["/api", "/apis"] {

@@ -1,4 +1,4 @@
-//! The command lines of the processes of a lab. Pure.
+//! Command lines of the processes of a lab. Pure.
 
 use transport::pki::CertificateFiles;
 
@@ -7,10 +7,10 @@ use crate::data_dir::state::{LabState, LabStorage, ServerSpec};
 use crate::pki::{FRONT_PROXY_NAME, LabPki};
 use crate::plan;
 
-/// The feature gate without which servers do not know each other, turned off.
+/// Disables peer discovery and forwarding between servers.
 pub(crate) const PEER_PROXY_GATE_OFF: &str = "UnknownVersionInteroperabilityProxy=false";
 
-/// Everything after `unskew` for one server.
+/// Arguments after `unskew` for one server.
 pub(crate) fn server_args(
     data_dir: &DataDir,
     state: &LabState,
@@ -29,14 +29,14 @@ pub(crate) fn server_args(
         LabStorage::Etcd { servers } => flag("etcd-servers", &servers.join(",")),
         LabStorage::OwnEtcd { client_port, .. } => flag("etcd-servers", &etcd_url(*client_port)),
     }
-    // Long enough for the door to look elsewhere before connections are refused.
+    // Gives the load balancer time to see "not ready" before connections are refused.
     flag("shutdown-delay-duration", &"100ms");
     flag("cert-dir", &data_dir.pki_dir().display());
     flag("tls-cert-file", &serving.certificate.display());
     flag("tls-private-key-file", &serving.key.display());
     flag("client-ca-file", &pki.ca_file.display());
     flag("service-account-signing-key-file", &pki.service_account_key_file.display());
-    // With the gate off these are refused, as kube-apiserver refuses them.
+    // With the gate off, kube-apiserver rejects these flags, and so do we.
     if !state.feature_gates.iter().any(|gate| gate == PEER_PROXY_GATE_OFF) {
         flag("peer-ca-file", &pki.ca_file.display());
         flag("peer-advertise-ip", &"127.0.0.1");
@@ -49,7 +49,7 @@ pub(crate) fn server_args(
     flag("requestheader-username-headers", &"X-Remote-User");
     flag("requestheader-group-headers", &"X-Remote-Group");
     flag("requestheader-extra-headers-prefix", &"X-Remote-Extra-");
-    // Older releases refuse the flag, as theirs is an alpha feature.
+    // Older releases reject the flag: RemoteRequestHeaderUID is alpha there.
     if plan::minor_version(&server.release) >= 33 {
         flag("requestheader-uid-headers", &"X-Remote-Uid");
     }
@@ -59,12 +59,12 @@ pub(crate) fn server_args(
     args
 }
 
-/// Where the lab's own etcd is reached.
+/// Client URL of the etcd that the lab runs.
 pub(crate) fn etcd_url(client_port: u16) -> String {
     format!("http://127.0.0.1:{client_port}")
 }
 
-/// The command line of the lab's own etcd.
+/// Command line of the etcd that the lab runs.
 pub(crate) fn etcd_args(data_dir: &DataDir, client_port: u16, peer_port: u16) -> Vec<String> {
     let (client, peer) = (etcd_url(client_port), etcd_url(peer_port));
     [

@@ -1,4 +1,4 @@
-//! A rolling upgrade: one server after another becomes another release, while a probe watches.
+//! Rolling upgrade: moves one server after another to its new release while a probe measures what clients notice.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,44 +16,44 @@ use crate::status::compose::PeersPage;
 use crate::status::{Phase, RolloutStatus};
 use crate::supervisor::{ProcessTable, ServerAction};
 
-/// How long a server may take to be ready again, and the others to see it.
+/// Limits for a server to become ready again, and for its peers to consider it live.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the counts are told.
+/// Interval at which the probe's counts are published.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(200);
-/// The probe looks at the cluster for so long before the first server stops and after the last is back.
+/// How long the probe runs before the first server stops and after the last is back.
 const PROBE_MARGIN: Duration = Duration::from_millis(500);
 
-/// What a rollout that came to its end is called.
+/// [`RolloutStatus::outcome`] of a rollout that finished.
 pub const OUTCOME_DONE: &str = "done";
 
-/// Why a rollout does not begin.
+/// Why a rollout does not start.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RolloutError {
-    /// Another one is under way.
-    #[error("a rollout is under way: `unskew status` shows it")]
+    /// Another rollout is running.
+    #[error("a rollout is in progress: `unskew status` shows it")]
     InProgress,
-    /// The releases do not fit the servers.
+    /// The number of releases does not fit the servers.
     #[error("--to: {0}")]
     Releases(#[from] PlanError),
-    /// There was none before.
-    #[error("--back: there was no rollout that could be undone; --to names releases")]
+    /// No rollout was made since the lab was created or its releases changed.
+    #[error("--back: there is no rollout to revert; name releases with --to")]
     NothingToUndo,
 }
 
-/// One server that has to change.
+/// A server to move to another release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutStep {
-    /// Its place on the board.
+    /// Index in [`ProcessTable::servers`].
     pub index: usize,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// What it becomes.
+    /// Target release.
     pub release: String,
 }
 
-/// The servers that have to change, one after the other, in their order.
+/// Returns a step for each server whose release differs from its target, in order.
 pub fn plan_steps(board: &ProcessTable, targets: &[String]) -> Vec<RolloutStep> {
     let servers = board.servers.iter().zip(targets).enumerate();
     let changes = servers.filter(|(_, (standing, to))| standing.server.release != **to);
@@ -62,8 +62,8 @@ pub fn plan_steps(board: &ProcessTable, targets: &[String]) -> Vec<RolloutStep> 
         .collect()
 }
 
-/// Begins a rollout; what is returned tells of it until its outcome is there. It stops after the server that it is at once
-/// `listening` is cancelled.
+/// Starts a rollout and returns its status, which updates until `outcome` is set. An empty `to` reverts the last
+/// rollout. After `cancel` is cancelled, the rollout stops once the current server is done.
 pub async fn start_rollout(
     lab: &LabHandle,
     to: &[String],
@@ -86,6 +86,7 @@ pub async fn start_rollout(
     Ok(told)
 }
 
+/// Runs the probe around all steps, then unlocks and publishes the outcome.
 async fn run_rollout(
     lab: LabHandle,
     steps: Vec<RolloutStep>,
@@ -105,7 +106,7 @@ async fn run_rollout(
         Some(probe) => Some(probe.finish().await),
         None => None,
     };
-    // Free before the outcome is told: whoever hears it may begin the next.
+    // Unlock before publishing the outcome: a client that reads it may start the next rollout.
     drop(rollout_lock);
     update_status(&lab, |rollout| {
         rollout.current_action.clear();
@@ -114,7 +115,7 @@ async fn run_rollout(
     });
 }
 
-/// The probe, once the teller has let go of it.
+/// Returns the probe once the publishing task has dropped its reference; `None` after 5 s.
 async fn take_probe(mut probe: Arc<Probe>) -> Option<Probe> {
     for _ in 0..100 {
         match Arc::try_unwrap(probe) {
@@ -126,6 +127,7 @@ async fn take_probe(mut probe: Arc<Probe>) -> Option<Probe> {
     None
 }
 
+/// Moves one server after another and returns the outcome: done, stopped or failed.
 async fn run_steps(lab: &LabHandle, steps: &[RolloutStep], probe: &Probe, cancel: &CancellationToken) -> String {
     for (done, step) in steps.iter().enumerate() {
         if cancel.is_cancelled() || lab.stop.is_cancelled() {
@@ -140,7 +142,7 @@ async fn run_steps(lab: &LabHandle, steps: &[RolloutStep], probe: &Probe, cancel
     OUTCOME_DONE.to_owned()
 }
 
-/// One server: stopped, started as the other release, ready, and known to the others.
+/// Stops the server, starts it as the new release, and waits until it is ready and its peers consider it live.
 async fn replace_server(lab: &LabHandle, step: &RolloutStep, probe: &Probe) -> Result<(), String> {
     let RolloutStep { index: at, name, release: to } = step;
     let text = |error: crate::supervisor::ActionError| error.to_string();
@@ -164,7 +166,7 @@ async fn replace_server(lab: &LabHandle, step: &RolloutStep, probe: &Probe) -> R
     wait_until_seen_by_all(lab, *at).await
 }
 
-/// Waits until every other server that is ready takes this one for live: only then may the next one go.
+/// Waits until every other ready server considers this one live; only then may the next server stop.
 async fn wait_until_seen_by_all(lab: &LabHandle, server: usize) -> Result<(), String> {
     let deadline = Instant::now() + MEMBERSHIP_TIMEOUT;
     let Some(identity) = fetch_peers_page(&lab.clients[server]).await.map(|page| page.server) else { return Ok(()) };
@@ -175,7 +177,7 @@ async fn wait_until_seen_by_all(lab: &LabHandle, server: usize) -> Result<(), St
         }
         while !fetch_peers_page(&lab.clients[other]).await.is_none_or(|page| lists_as_live(&page, &identity)) {
             if Instant::now() > deadline {
-                return Err(format!("server {} does not see it", standing.server.name));
+                return Err(format!("server {} does not list it as live", standing.server.name));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -183,7 +185,7 @@ async fn wait_until_seen_by_all(lab: &LabHandle, server: usize) -> Result<(), St
     Ok(())
 }
 
-/// Without peering there is nothing to see.
+/// True if the page lists the member as live. With peering disabled there is nothing to wait for.
 fn lists_as_live(page: &PeersPage, identity: &str) -> bool {
     page.peering == "disabled" || page.members.iter().any(|member| member.server == identity && member.state == "live")
 }
@@ -216,7 +218,7 @@ fn update_status(lab: &LabHandle, change: impl FnOnce(&mut RolloutStatus)) {
     });
 }
 
-/// Whether it came to its end and clients noticed nothing that must not be. 503 may be, while nobody who can is there.
+/// True if the rollout finished without wrong 404s, lost events or incomplete discovery documents. 503s are allowed.
 pub fn is_clean(rollout: &RolloutStatus) -> bool {
     let probe = &rollout.probe;
     rollout.outcome == OUTCOME_DONE
@@ -226,7 +228,7 @@ pub fn is_clean(rollout: &RolloutStatus) -> bool {
         && probe.shrunk_discovery == 0
 }
 
-/// The report at the end.
+/// Renders the final report as text.
 pub fn report(rollout: &RolloutStatus) -> String {
     let probe = &rollout.probe;
     let mut text = format!("{} → {}: {}\n", rollout.from.join(","), rollout.to.join(","), rollout.outcome);
@@ -237,7 +239,7 @@ pub fn report(rollout: &RolloutStatus) -> String {
         ("failed otherwise", probe.failed.to_string()),
         ("longest gap", format!("{} ms", probe.longest_gap_millis)),
         ("writes", probe.writes.to_string()),
-        ("lost events", format!("{} of {}, {} watches began anew", probe.lost_events, probe.writes, probe.relists)),
+        ("lost events", format!("{} of {}, {} watches relisted", probe.lost_events, probe.writes, probe.relists)),
         ("discovery shrunk", format!("{} of {} documents", probe.shrunk_discovery, probe.documents)),
     ] {
         let _ = writeln!(text, "  {what:<18}{figure}");
@@ -279,7 +281,7 @@ mod tests {
     fn rollout_is_clean_without_wrong_404s_lost_events_or_shrunk_discovery() {
         let fine = ProbeCounts { requests: 9, unavailable: 3, ..ProbeCounts::default() };
         assert!(is_clean(&finished_rollout(fine.clone())));
-        assert!(!is_clean(&finished_rollout(ProbeCounts::default())), "nobody looked");
+        assert!(!is_clean(&finished_rollout(ProbeCounts::default())), "the probe sent no request");
         assert!(!is_clean(&finished_rollout(ProbeCounts { wrong_not_found: 1, ..fine })));
         assert!(!is_clean(&finished_rollout(ProbeCounts { lost_events: 1, ..fine })));
         assert!(!is_clean(&finished_rollout(ProbeCounts { shrunk_discovery: 1, ..fine })));
@@ -304,7 +306,7 @@ mod tests {
               failed otherwise  0
               longest gap       61 ms
               writes            120
-              lost events       0 of 120, 0 watches began anew
+              lost events       0 of 120, 0 watches relisted
               discovery shrunk  0 of 40 documents
         "#]]
         .assert_eq(&report(&finished_rollout(probe)));

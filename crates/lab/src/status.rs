@@ -1,6 +1,6 @@
-//! What a lab looks like at one instant: for the table, for programs, for the page.
+//! State of a lab at one instant, shown as a table, as JSON and on the page.
 //!
-//! A [`LabSnapshot`] is complete in itself and immutable; everything shown is derived from one.
+//! A [`LabSnapshot`] is complete and immutable; all output derives from one.
 
 pub mod collect;
 pub mod compose;
@@ -8,100 +8,100 @@ pub mod table;
 
 use serde::{Deserialize, Serialize};
 
-/// The whole lab.
+/// The whole lab. Serialized as `unskew status -o json` and for the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabSnapshot {
-    /// Where it is and how it is reached.
+    /// Address, data directory and process of the lab.
     pub lab: LabInfo,
-    /// Its servers, in the order of their names.
+    /// Servers in order of their names.
     pub servers: Vec<ServerSnapshot>,
-    /// Which group-version is served by whom, in the order of the names; the core group first.
+    /// Group-versions with the servers that serve them, ordered by name, the core group first.
     pub groups: Vec<ServedGroupVersion>,
-    /// Requests that one server forwarded to another since the first was started; only pairs that have any.
+    /// Requests that each server forwarded to each peer since it was started; only pairs with at least one.
     pub forwards: Vec<ForwardedRequests>,
-    /// Agreement on encoding versions, in the order of the resources' names. Empty if no server could be asked.
+    /// Encoding versions per resource, ordered by name. Empty if no server responded.
     pub storage_versions: Vec<StorageVersionSummary>,
-    /// The rolling upgrade that is under way, or the last one of this lab's process.
+    /// The current rollout, or the last one since the lab was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
 }
 
-/// Where a lab is and how it is reached.
+/// Address, data directory and process of a lab.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabInfo {
-    /// The folder of its data. Empty for a cluster that is no lab.
+    /// Data directory. Empty for a cluster that is not a lab.
     #[serde(rename = "folder")]
     pub data_dir: String,
-    /// The one address in front of all servers, `https://…`.
+    /// Load balancer address, `https://…`.
     pub address: String,
-    /// The page for browsers, `http://…`. Empty if there is none.
+    /// Web page address, `http://…`. Empty if there is none.
     pub page: String,
-    /// The administrator's kubeconfig.
+    /// Path of the administrator's kubeconfig.
     pub kubeconfig: String,
-    /// What the servers keep their objects in: `sqlite`, or the addresses of etcd.
+    /// Storage backend: `sqlite`, or the URLs of etcd.
     pub store: String,
-    /// The process that runs the lab.
+    /// Pid of the lab itself.
     pub pid: u32,
 }
 
-/// One server.
+/// State of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerSnapshot {
-    /// A letter.
+    /// One letter; for a cluster that is not a lab, the hostname, identity or address.
     pub name: String,
-    /// The Kubernetes release that it is.
+    /// Kubernetes release; empty if unknown.
     pub release: String,
-    /// Its own address, `https://…`.
+    /// The server's own address, `https://…`; without the scheme for upstreams of a gateway.
     pub address: String,
-    /// What its process does.
+    /// Lifecycle phase of the process.
     pub phase: Phase,
-    /// For how long it has been doing so.
+    /// Seconds since `phase` changed.
     pub phase_seconds: u64,
-    /// Its process, if there is one.
+    /// Pid, if the process runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Its name in the cluster, `apiserver-…`. Empty as long as nobody knows it.
+    /// Member identity, `apiserver-…`. Empty while unknown.
     pub identity: String,
-    /// What the other servers take it for: `live`, `suspect`, `left`, … Empty as long as nobody says.
+    /// State that a peer reports for this member: `live`, `suspect`, `left`, … Empty while unknown.
     pub member_state: String,
-    /// For how long they have.
+    /// Seconds since `member_state` changed.
     pub member_seconds: u64,
-    /// How many resources it serves itself; 0 as long as nobody knows.
+    /// Number of resources it serves itself, without subresources; 0 while unknown.
     pub resources: usize,
-    /// What no other running server serves, as `group/version/resource`, `version/resource` for core.
+    /// Resources that no other ready server serves, as `group/version/resource`, or `version/resource` for core.
     #[serde(rename = "only")]
     pub exclusive_resources: Vec<String>,
-    /// Why it is not well, in one line. Empty if it is.
+    /// Reason why the server failed or is not ready. Empty if there is none.
     #[serde(rename = "trouble")]
     pub problem: String,
 }
 
-/// What a server's process does.
+/// Lifecycle phase of a server process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// There is none, because it was told to stop or never told to start.
+    /// No process: stopped, or never started.
     #[default]
     Stopped,
-    /// It runs and has not been ready yet.
+    /// The process runs and has not been ready yet.
     Starting,
-    /// It runs and says that it is ready.
+    /// `/readyz` succeeds.
     Ready,
-    /// It runs and was ready before, but is not now.
+    /// The process was ready before; `/readyz` fails now.
     NotReady,
-    /// It was told to pause: it exists and does nothing.
+    /// Suspended by SIGSTOP.
     Paused,
-    /// It was told to stop and has not ended yet.
+    /// Told to stop, not yet exited.
     Stopping,
-    /// It ended although nobody asked it to.
+    /// Exited without being told to.
     Failed,
 }
 
 impl Phase {
-    /// As people read it.
+    /// Name as shown in the table.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
@@ -114,98 +114,98 @@ impl Phase {
         }
     }
 
-    /// Whether there is a process.
+    /// True if there is a process.
     pub fn is_running(self) -> bool {
         matches!(self, Self::Starting | Self::Ready | Self::NotReady | Self::Paused | Self::Stopping)
     }
 }
 
-/// One group-version, and who serves how much of it.
+/// One group-version and the servers that serve its resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServedGroupVersion {
-    /// Such as `storage.k8s.io/v1`, `v1` for core.
+    /// Group-version, such as `storage.k8s.io/v1`, or `v1` for core.
     pub name: String,
-    /// All its resources that any server lists, in order.
+    /// All resources and subresources that any server lists, sorted.
     pub resources: Vec<String>,
-    /// For each server of the snapshot, in the same order, those of `resources` that it serves, as positions. Of a server that
-    /// does not run, what it served last.
+    /// Per server, in the order of the snapshot: indexes into `resources` that it serves. A stopped server keeps what
+    /// it served last.
     #[serde(rename = "served")]
     pub served_by_server: Vec<Vec<usize>>,
 }
 
-/// Requests that went from one server to another.
+/// Requests that one server forwarded to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForwardedRequests {
-    /// The name of the server that was asked.
+    /// Name of the server that received the request from the client.
     pub from: String,
-    /// The name of the server that answered.
+    /// Name of the server that served it; its identity if it is not part of the lab.
     pub to: String,
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
 }
 
-/// What the servers say of one resource's form in storage.
+/// Encoding versions of one resource, from its StorageVersion object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageVersionSummary {
-    /// `group.resource`, as the object is named.
+    /// Name of the StorageVersion object, `group.resource`.
     pub name: String,
-    /// The version that all write; empty if they do not agree.
+    /// Common encoding version; empty if the servers do not agree.
     #[serde(rename = "agreed")]
     pub common_encoding_version: String,
-    /// What each server writes, by the name of the server in the lab, or its identity if it is not of the lab.
+    /// Server and the version it writes; the server by name, or by identity if it is not part of the lab.
     #[serde(rename = "writes")]
     pub encoding_versions: Vec<(String, String)>,
 }
 
-/// A rolling upgrade.
+/// State of a rolling upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// The release of each server before, in their order.
+    /// Release of each server before, in order.
     pub from: Vec<String>,
-    /// The release of each server after, in their order.
+    /// Release of each server after, in order.
     pub to: Vec<String>,
-    /// How many servers have to change.
+    /// Number of servers to move.
     pub steps: usize,
-    /// How many have.
+    /// Number of servers moved so far.
     #[serde(rename = "done")]
     pub steps_done: usize,
-    /// What is being done, in a few words. Empty when it is over.
+    /// Current step in a few words. Empty when finished.
     #[serde(rename = "doing")]
     pub current_action: String,
-    /// How it ended; empty while it goes on.
+    /// How it ended: `done`, or what went wrong. Empty while running.
     pub outcome: String,
-    /// What clients noticed so far.
+    /// What the probe counted so far.
     pub probe: ProbeCounts,
 }
 
-/// What a probe noticed.
+/// What a probe counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeCounts {
-    /// Requests answered.
+    /// Requests sent whose response could be judged.
     pub requests: u64,
-    /// 404 for what a server of the cluster serves.
+    /// 404s for resources that the cluster serves.
     pub wrong_not_found: u64,
-    /// 503, which is allowed while nobody who can is there.
+    /// 503s and 429s, which are allowed while no server can serve the resource.
     pub unavailable: u64,
-    /// Requests that failed in another way: an unexpected code or a connection that broke.
+    /// Other failures: unexpected status, broken connection or timeout.
     pub failed: u64,
     /// Acknowledged writes.
     pub writes: u64,
     /// Watch events received.
     pub events: u64,
-    /// Acknowledged writes that a watch never told of.
+    /// Acknowledged writes without a watch event, summed over all watches.
     pub lost_events: u64,
-    /// How often a watch had to begin anew from a list.
+    /// Watches that had to relist because their revision had expired.
     pub relists: u64,
     /// Discovery documents read.
     pub documents: u64,
-    /// Those in which something was missing that a server of the cluster serves.
+    /// Documents that lack a resource that the cluster serves.
     pub shrunk_discovery: u64,
-    /// The longest time between two good answers through the front door, in milliseconds.
+    /// Longest time between two good responses through the load balancer, in milliseconds.
     pub longest_gap_millis: u64,
 }

@@ -1,7 +1,7 @@
-//! Starts and ends the processes of a lab, and keeps the board of how they stand.
+//! Starts and stops the processes of a lab, and publishes the process table.
 //!
-//! One task owns every process; everybody else sends orders and reads the board. It must run on the main thread, because the
-//! processes end with the thread that started them ([`crate::parent_death`]).
+//! One task owns every process; other tasks send commands and read the table. It must run on the main thread, because
+//! the processes are killed when the thread that started them ends ([`crate::parent_death`]).
 
 pub(crate) mod process;
 pub mod process_table;
@@ -25,15 +25,15 @@ use crate::pki::LabPki;
 use crate::status::Phase;
 use crate::{parent_death, process_args};
 
-/// How long a server may take to end after it was told; it drains for 10 s at most.
+/// Time between SIGTERM and SIGKILL; a server drains for at most 10 s.
 const STOP_GRACE: Duration = Duration::from_secs(15);
-/// How often a starting server is asked, and one that was ready.
+/// Readiness poll intervals of a starting server, and of a ready one.
 const STARTING_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// More orders than people and a rollout give at a time.
+/// More commands than users and a rollout send at once.
 const COMMANDS_MAX: usize = 64;
 
-/// How orders reach the supervisor, and how the board is read. Clones are the same.
+/// Sends commands to the supervisor and reads the process table. Clones share the supervisor.
 #[derive(Clone, Debug)]
 pub struct SupervisorHandle {
     commands: mpsc::Sender<SupervisorCommand>,
@@ -41,7 +41,7 @@ pub struct SupervisorHandle {
 }
 
 impl SupervisorHandle {
-    /// Asks for something and waits until it is done; a start is done when the process runs.
+    /// Runs an action and waits for it: a start until the process runs, a stop until it has exited.
     pub async fn run_action(&self, server: &str, action: ServerAction) -> Result<(), ActionError> {
         let (reply, outcome) = oneshot::channel();
         let order = SupervisorCommand::RunAction { server: server.to_owned(), action, reply };
@@ -49,12 +49,12 @@ impl SupervisorHandle {
         outcome.await.unwrap_or(Err(ActionError::Stopping))
     }
 
-    /// Remembers the releases of the servers, for the way back.
+    /// Stores the current releases before a rollout, so that it can be reverted.
     pub async fn set_previous_releases(&self, releases: Vec<String>) -> Result<(), ActionError> {
         self.commands.send(SupervisorCommand::SetPreviousReleases(releases)).await.map_err(|_| ActionError::Stopping)
     }
 
-    /// The board, live.
+    /// Subscribes to the process table.
     pub fn process_table(&self) -> watch::Receiver<Arc<ProcessTable>> {
         self.process_table.clone()
     }
@@ -73,7 +73,7 @@ enum ServerEvent {
     StopTimedOut { server: usize, generation: u64 },
 }
 
-/// Owns the processes of the servers.
+/// Owns the server processes.
 #[derive(Debug)]
 pub struct Supervisor {
     data_dir: Arc<LockedDataDir>,
@@ -91,14 +91,14 @@ pub struct Supervisor {
 #[derive(Debug)]
 struct RunningProcess {
     process: Process,
-    /// Ends the looks at its health.
+    /// Cancels the readiness poll.
     stop_polling: CancellationToken,
-    /// Who waits for its end.
+    /// Replies of stop and kill actions, sent when the process has exited.
     exit_waiters: Vec<oneshot::Sender<Result<(), ActionError>>>,
 }
 
 impl Supervisor {
-    /// A supervisor that has started nothing yet. `clients` are of the servers, in their order.
+    /// Creates a supervisor without processes. `clients` are in the order of the servers.
     pub fn new(
         folder: Arc<LockedDataDir>,
         state: LabState,
@@ -125,7 +125,7 @@ impl Supervisor {
         (supervisor, SupervisorHandle { commands: sender, process_table: reader })
     }
 
-    /// Starts every server, serves orders until `stop`, and ends every server.
+    /// Starts every server, runs commands until `stop` is cancelled, then stops every server.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), ActionError> {
         for at in 0..self.state.servers.len() {
             self.start_server(at)?;
@@ -144,6 +144,7 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Stops all servers and waits for their exits.
     async fn stop_all(&mut self) {
         for at in 0..self.processes.len() {
             if self.process_table.borrow().servers[at].phase != Phase::Stopping {
@@ -164,10 +165,11 @@ impl Supervisor {
 
     fn write_state(&self) {
         if let Err(error) = self.data_dir.write_state(&self.state) {
-            tracing::warn!(%error, "the lab will not remember this");
+            tracing::warn!(%error, "failed to write the lab's state file");
         }
     }
 
+    /// Runs an action if the phase permits it. A stop or kill replies when the process has exited.
     fn handle_action(&mut self, server: &str, action: ServerAction, reply: oneshot::Sender<Result<(), ActionError>>) {
         let process_table = self.process_table.borrow().clone();
         let permitted = process_table
@@ -211,6 +213,7 @@ impl Supervisor {
         let _ = reply.send(outcome);
     }
 
+    /// Starts the process, its readiness poll and a task that waits for its exit.
     fn start_server(&mut self, at: usize) -> Result<(), ActionError> {
         let server = self.state.servers[at].clone();
         let failed = |reason: String| ActionError::Failed { name: server.name.clone(), reason };
@@ -234,13 +237,13 @@ impl Supervisor {
             self.process_table.subscribe(),
         );
         let until = ended.clone();
-        self.tasks.spawn_once("pulse", async move {
+        self.tasks.spawn_once("readiness poll", async move {
             until.run_until_cancelled(pulse).await;
         });
         let (reports, log) = (self.event_sender.clone(), self.data_dir.data_dir().log_file(&server.name));
-        self.tasks.spawn_once("wait", async move {
+        self.tasks.spawn_once("wait for exit", async move {
             let how = process::wait_for_exit(child).await;
-            let how = format!("{how}; the end of {}:\n{}", log.display(), process::log_tail(&log));
+            let how = format!("{how}; last lines of {}:\n{}", log.display(), process::log_tail(&log));
             let _ = reports.send(ServerEvent::Exited { server: at, generation, exit_status: how }).await;
         });
         self.processes[at] = Some(RunningProcess { process, stop_polling: ended, exit_waiters: Vec::new() });
@@ -251,7 +254,7 @@ impl Supervisor {
         let layout = self.data_dir.data_dir();
         if !crate::ports::is_free(server.port) {
             return Err(format!(
-                "its port {} is taken by another program: stop that one, or `unskew down --purge` and let the lab choose anew",
+                "port {} is in use by another program: stop it, or let the lab choose new ports with `unskew down --purge`",
                 server.port
             ));
         }
@@ -259,24 +262,25 @@ impl Supervisor {
         let args = process_args::server_args(layout, &self.state, server, &self.pki, &serving);
         let started =
             parent_death::command_tied_to_parent(args, &layout.log_file(&server.name)).and_then(Process::start);
-        started.map_err(|error| format!("it cannot be started: {error}"))
+        started.map_err(|error| format!("cannot start the process: {error}"))
     }
 
+    /// Sends SIGTERM, and SIGKILL if the server has not exited after `STOP_GRACE`.
     fn stop_server(&mut self, at: usize) {
         if self.processes[at].is_none() {
             return;
         }
-        // The board first: the door must not send anybody to a server that stops.
+        // Update the table first, so that the load balancer sends no new connections.
         let is_paused = self.process_table.borrow().servers[at].phase == Phase::Paused;
         self.update_process(at, |standing, now| standing.set_phase(Phase::Stopping, now));
         self.signal_server(at, Signal::TERM);
         if is_paused {
-            // A paused process hears nothing else.
+            // A suspended process handles SIGTERM only after SIGCONT.
             self.signal_server(at, Signal::CONT);
         }
         let (reports, generation) = (self.event_sender.clone(), self.process_table.borrow().servers[at].generation);
         let stopping = self.tasks.stop_token();
-        self.tasks.spawn_once("overdue", async move {
+        self.tasks.spawn_once("stop timeout", async move {
             if stopping.run_until_cancelled(tokio::time::sleep(STOP_GRACE)).await.is_some() {
                 let _ = reports.send(ServerEvent::StopTimedOut { server: at, generation }).await;
             }
@@ -291,6 +295,7 @@ impl Supervisor {
         self.signal_server(at, Signal::KILL);
     }
 
+    /// Applies an event; events of an earlier process of the server are ignored.
     fn handle_event(&mut self, event: ServerEvent) {
         let (ServerEvent::Exited { server: at, generation, .. }
         | ServerEvent::Readiness { server: at, generation, .. }
@@ -324,7 +329,7 @@ impl Supervisor {
     }
 }
 
-/// Looks at a server's health until it is dropped: often while it starts, now and then afterwards.
+/// Polls `/readyz` until dropped: often while the server starts, less often once it is ready.
 async fn poll_readiness(
     client: AdminClient,
     server: usize,
@@ -335,7 +340,7 @@ async fn poll_readiness(
     loop {
         let health = match client.request(AdminRequest::get("/readyz")).await {
             Ok(answer) if answer.status.is_success() => Readiness::Ready,
-            Ok(answer) => Readiness::NotReady(format!("/readyz answers {}", answer.status.as_u16())),
+            Ok(answer) => Readiness::NotReady(format!("/readyz returns {}", answer.status.as_u16())),
             Err(error) => Readiness::NotReady(error.to_string()),
         };
         let is_steady = health == Readiness::Ready && process_table.borrow().servers[server].phase == Phase::Ready;

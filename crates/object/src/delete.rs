@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use crate::rejection::{Rejection, RejectionSubject};
-use crate::rules::{GarbageCollectionPolicy, GracePeriodRule, KindRules};
+use crate::rules::{GarbageCollectionPolicy, GracePeriodRule, GraceSeconds, KindRules};
 use crate::unstructured::{self, get, metadata_mut, metadata_string};
 
 pub use options::{DeleteOptions, DeletionPropagation};
@@ -20,9 +20,6 @@ pub use options::{DeleteOptions, DeletionPropagation};
 pub const FINALIZER_ORPHAN: &str = "orphan";
 /// The finalizer that keeps an object until its dependents are gone.
 pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
-
-/// The grace period of a pod that does not say: the default of `spec.terminationGracePeriodSeconds`.
-const POD_GRACE_SECONDS_DEFAULT: i64 = 30;
 
 /// What a delete request does to an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +43,7 @@ pub fn decide_deletion(
     let mut marked = object.clone();
     let grace = match rules.grace_period {
         GracePeriodRule::None => GraceWait::None,
-        GracePeriodRule::Pod => mark_with_grace_period(&mut marked, options, now),
+        GracePeriodRule::Graceful(grace_seconds) => mark_with_grace_period(&mut marked, options, now, grace_seconds),
     };
     if grace == GraceWait::Pending {
         return Ok(DeleteOutcome::Pending);
@@ -70,7 +67,7 @@ pub fn is_removed_by_update(old: &Map<String, Value>, new: &Map<String, Value>) 
         && unstructured::integer(old, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
 }
 
-/// How long a deletion waits for whoever runs the object.
+/// How long a deletion waits for the kubelet that runs the object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GraceWait {
     /// Not at all, and it never did.
@@ -99,38 +96,31 @@ fn check_preconditions(object: &Map<String, Value>, options: &DeleteOptions) -> 
     Ok(())
 }
 
-/// Marks a pod with its grace period. A period once given can only be shortened.
-fn mark_with_grace_period(pod: &mut Map<String, Value>, options: &DeleteOptions, now: Time) -> GraceWait {
+/// Marks an object with its grace period. A period once given can only be shortened.
+fn mark_with_grace_period(
+    object: &mut Map<String, Value>,
+    options: &DeleteOptions,
+    now: Time,
+    grace_seconds: GraceSeconds,
+) -> GraceWait {
     let requested = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
-    if let Ok(deadline) = metadata_string(pod, "deletionTimestamp").parse::<Time>() {
-        let granted = unstructured::integer(pod, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
+    if let Ok(deadline) = metadata_string(object, "deletionTimestamp").parse::<Time>() {
+        let granted = unstructured::integer(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
         let granted = if granted < 0 { 1 } else { granted };
         return match requested {
             _ if granted == 0 => GraceWait::None,
-            Some(seconds) if seconds < granted => shorten_grace_period(pod, deadline, granted, seconds, now),
+            Some(seconds) if seconds < granted => shorten_grace_period(object, deadline, granted, seconds, now),
             Some(_) | None => GraceWait::Pending,
         };
     }
-    let seconds = pod_grace_seconds(pod, requested);
-    bump_generation(pod);
-    set_deletion_fields(pod, add_seconds(now, seconds), seconds);
+    let seconds = grace_seconds(object, requested);
+    bump_generation(object);
+    set_deletion_fields(object, add_seconds(now, seconds), seconds);
     GraceWait::Seconds(seconds)
 }
 
-fn pod_grace_seconds(pod: &Map<String, Value>, requested: Option<i64>) -> i64 {
-    let is_scheduled = !unstructured::text(pod, &["spec", "nodeName"]).is_empty();
-    let is_over = matches!(unstructured::text(pod, &["status", "phase"]), "Failed" | "Succeeded");
-    if !is_scheduled || is_over {
-        return 0;
-    }
-    let own =
-        || unstructured::integer(pod, &["spec", "terminationGracePeriodSeconds"]).unwrap_or(POD_GRACE_SECONDS_DEFAULT);
-    let seconds = requested.unwrap_or_else(own);
-    if seconds < 0 { 1 } else { seconds }
-}
-
 fn shorten_grace_period(
-    pod: &mut Map<String, Value>,
+    object: &mut Map<String, Value>,
     deadline: Time,
     granted: i64,
     seconds: i64,
@@ -139,12 +129,12 @@ fn shorten_grace_period(
     let begun = add_seconds(deadline, granted.saturating_neg());
     let earlier = add_seconds(begun, seconds);
     if earlier >= now {
-        set_deletion_fields(pod, earlier, seconds);
+        set_deletion_fields(object, earlier, seconds);
         return GraceWait::Seconds(seconds);
     }
-    // The new period is over already; one second tells whoever runs the pod that it is still theirs to finish.
+    // The new period is over already; one second leaves the kubelet time to finish.
     let seconds = seconds.min(1);
-    set_deletion_fields(pod, now, seconds);
+    set_deletion_fields(object, now, seconds);
     GraceWait::Seconds(seconds)
 }
 

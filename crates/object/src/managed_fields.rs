@@ -48,7 +48,7 @@ pub fn manager_name(field_manager: &str, user_agent: &str) -> String {
 
 /// Writes down what an update from `old` to `new` has changed; `old` is empty for a create.
 ///
-/// The writer owns what it changed, nobody owns what is gone. An update that changes nothing leaves the list as it was. A
+/// The writer owns what it changed; removed fields have no owner. An update that changes nothing leaves the list as it was. A
 /// client that sends none keeps the stored one, and one that sends an empty one resets it.
 pub fn record_update(old: &Map<String, Value>, new: &mut Map<String, Value>, writer: &FieldManager<'_>) {
     let mut entries = match writer.subresource {

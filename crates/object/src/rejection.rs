@@ -1,7 +1,7 @@
 //! Why a request about one object is refused.
 //!
-//! Messages are Kubernetes' own. No HTTP status is chosen here: each variant is one constructor of `api::Status`, and who
-//! answers the request knows the resource, kind and name that go into it.
+//! Messages are Kubernetes' own. No HTTP status is chosen here: each variant is one constructor of `api::Status`, and the handler
+//! knows the resource, kind and name that go into it.
 
 use api::FieldError;
 
@@ -11,6 +11,9 @@ pub enum Rejection {
     /// The request itself makes no sense (400).
     #[error("{0}")]
     BadRequest(String),
+    /// The operation is not allowed on this object (403).
+    #[error("{0}")]
+    Forbidden(String),
     /// The object breaks rules (422).
     #[error("{}", FieldError::aggregate(errors).unwrap_or_default())]
     Invalid {
@@ -27,7 +30,7 @@ pub enum Rejection {
         /// What does not match.
         reason: String,
     },
-    /// The request asks for more work than we do (413).
+    /// The request exceeds a limit of work (413).
     #[error("{0}")]
     TooLarge(String),
     /// A patch that cannot be applied to this object (422, but not about a field). Kubernetes keeps the reason to itself.

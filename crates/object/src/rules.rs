@@ -1,15 +1,16 @@
-//! The facts about a kind that the rules of this crate depend on; the caller looks them up and passes them in.
+//! The rules of a kind that this crate depends on; the caller passes them in.
 
 use std::time::Duration;
 
 pub use api::KindScope;
+use api::json::JsonObject;
 
-/// What holds for all objects of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The rules of all objects of one kind.
+#[derive(Clone, Copy, Debug)]
 pub struct KindRules {
     /// Whether objects live in a namespace.
     pub scope: KindScope,
-    /// What a name may look like.
+    /// The syntax of names.
     pub name_rule: NameRule,
     /// How `status` is written.
     pub status: StatusSubresource,
@@ -23,11 +24,11 @@ pub struct KindRules {
     pub grace_period: GracePeriodRule,
     /// What deletion does with dependents when the request does not say.
     pub garbage_collection: GarbageCollectionPolicy,
-    /// After how long an object vanishes by itself.
+    /// The lifetime of an object; storage removes it afterwards.
     pub ttl: Option<Duration>,
 }
 
-/// What a name may look like.
+/// The syntax of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// A DNS subdomain: most kinds.
@@ -36,7 +37,7 @@ pub enum NameRule {
     Label,
     /// A DNS label that starts with a letter: services.
     Label1035,
-    /// Whatever can stand in a path: RBAC kinds.
+    /// Anything that can be a path segment: RBAC kinds.
     PathSegment,
 }
 
@@ -58,27 +59,30 @@ pub enum GenerationRule {
     Counted,
     /// The same, and it grows when an annotation changes: deployments.
     CountedWithAnnotations,
-    /// It is kept as it is, which is absent.
+    /// There is no generation.
     Absent,
 }
 
+/// The grace period of an object in seconds, by the period that the request names.
+pub type GraceSeconds = fn(&JsonObject, Option<i64>) -> i64;
+
 /// How long deletion waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum GracePeriodRule {
     /// Not at all.
     None,
-    /// As long as a pod says, unless no node runs it.
-    Pod,
+    /// As long as this function says; zero removes the object at once.
+    Graceful(GraceSeconds),
 }
 
 /// What deletion does with dependents when the request does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollectionPolicy {
-    /// They go afterwards.
+    /// The garbage collector deletes them afterwards.
     DeleteDependents,
     /// They stay: replication controllers, jobs and cron jobs.
     OrphanDependents,
-    /// The garbage collector never looks at them: events.
+    /// The garbage collector ignores the kind: events.
     Unsupported,
 }
 

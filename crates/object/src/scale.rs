@@ -1,4 +1,4 @@
-//! The `scale` subresource: how many replicas, read from an object and written back to it.
+//! The `scale` subresource: the number of replicas, read from an object and written back to it.
 
 use api::FieldError;
 use serde_json::{Map, Value, json};
@@ -7,18 +7,18 @@ use crate::label_selector;
 use crate::rejection::{Rejection, RejectionSubject};
 use crate::unstructured::{self, get, metadata_mut, metadata_string, nested_object_mut};
 
-/// Where an object keeps what its `Scale` says.
+/// The paths in an object of the values of its `Scale`.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalePaths<'a> {
-    /// How many replicas are wanted, such as `["spec", "replicas"]`; never empty.
+    /// The desired number of replicas, such as `["spec", "replicas"]`; never empty.
     pub spec_replicas: &'a [&'a str],
-    /// How many replicas there are.
+    /// The current number of replicas.
     pub status_replicas: &'a [&'a str],
-    /// Which pods they are.
+    /// The selector of the replicas.
     pub selector: ScaleSelector<'a>,
 }
 
-/// How an object says which pods are its replicas.
+/// The form in which an object selects its replicas.
 #[derive(Clone, Copy, Debug)]
 pub enum ScaleSelector<'a> {
     /// As a label selector.
@@ -32,15 +32,12 @@ pub enum ScaleSelector<'a> {
 }
 
 impl ScalePaths<'static> {
-    /// Deployments, replica sets and stateful sets.
+    /// The usual places: `spec.replicas`, `status.replicas` and a label selector in `spec.selector`.
     pub const WORKLOAD: Self = Self {
         spec_replicas: &["spec", "replicas"],
         status_replicas: &["status", "replicas"],
         selector: ScaleSelector::LabelSelector(&["spec", "selector"]),
     };
-    /// Replication controllers.
-    pub const REPLICATION_CONTROLLER: Self =
-        Self { selector: ScaleSelector::Labels(&["spec", "selector"]), ..Self::WORKLOAD };
 }
 
 /// The `Scale` of an object.
@@ -160,7 +157,10 @@ mod tests {
         assert_eq!((&scale["spec"], &scale["status"]), (&json!({}), &json!({"replicas": 0})));
         let controller = object(&json!({"spec": {"selector": {"a": "b", "c": "d"}}}));
         assert_eq!(
-            scale_from_object(&controller, &ScalePaths::REPLICATION_CONTROLLER)["status"]["selector"],
+            scale_from_object(
+                &controller,
+                &ScalePaths { selector: ScaleSelector::Labels(&["spec", "selector"]), ..ScalePaths::WORKLOAD }
+            )["status"]["selector"],
             "a=b,c=d"
         );
     }

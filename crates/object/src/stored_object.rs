@@ -36,7 +36,7 @@ pub struct StoredObject {
     pub labels: Box<[(Box<str>, Box<str>)]>,
 }
 
-/// Stored bytes that are not an object we can read. Never skipped and never overwritten: whoever reads it is told.
+/// Stored bytes that cannot be decoded as an object. Never skipped and never overwritten: every read of it fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredObjectError {
     /// Kubernetes' protobuf form.
@@ -92,7 +92,7 @@ impl StoredObject {
         Some(&self.labels[at].1)
     }
 
-    /// The whole object as a value, for whoever must look deeper than its head.
+    /// The whole object as a value, for callers that need more than its head.
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("the bytes were parsed when they were read")
     }
@@ -225,7 +225,7 @@ mod tests {
         check(&"[".repeat(100_000), &expect!["error: it is no JSON object: it does not begin with a brace"]);
     }
 
-    /// Whoever reads an object may ask for its value, also for the parts that its head does not need.
+    /// `to_value` works on the whole object, also on the parts that its head does not need.
     #[test]
     fn from_storage_rejects_values_that_would_not_parse() {
         let in_spec = |text: &str| format!(r#"{{"metadata":{{}},"spec":{text}}}"#);

@@ -1,25 +1,16 @@
-//! The `Table` form of objects: what `kubectl get` asks for and prints.
+//! The `Table` form of objects, which `kubectl get` requests and prints.
 //!
-//! Columns and cells are those of kube-apiserver, wide columns always included; only the descriptions, which no client
-//! prints, are our own. Kinds without columns of their own show their name and when they were created.
+//! The columns of a kind come in as a value; [`cells`] has those that many kinds share, and the pieces to make others. Kinds
+//! without columns of their own show their name and when they were created.
 
-mod admission;
-mod apps;
-mod batch;
-mod cells;
-mod cluster;
-mod core;
-mod events;
+pub mod cells;
 mod human_duration;
-mod network;
-mod pods;
-mod storage;
 
-use api::GroupKind;
+use api::json::JsonObject;
 use api::metadata::ListMeta;
 use api::time::Time;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::partial_object_metadata;
 use crate::rejection::Rejection;
@@ -28,7 +19,7 @@ use cells::NAME;
 
 pub use human_duration::human_duration;
 
-/// A column: what it is called, and how a cell is made from an object at an instant.
+/// A column: its heading, and the function that makes its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// The heading; kubectl prints it in capitals.
@@ -37,11 +28,12 @@ pub struct Column {
     pub cell_type: &'static str,
     /// `name` for the column that identifies the object; else empty.
     pub format: &'static str,
-    /// What it means.
+    /// The description of the column.
     pub description: &'static str,
     /// 0 is always shown, 1 only in wide output.
     pub priority: i32,
-    cell: fn(&Map<String, Value>, Time) -> Value,
+    /// Makes the cell of an object at an instant.
+    pub cell: fn(&JsonObject, Time) -> Value,
 }
 
 impl Serialize for Column {
@@ -56,7 +48,7 @@ impl Serialize for Column {
     }
 }
 
-/// What the rows carry of their objects, beside the cells.
+/// The part of the object that a row carries beside its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
@@ -83,25 +75,27 @@ impl IncludeObject {
     }
 }
 
-/// Whether a table says what its columns are; the events of a watch do so once.
+/// Whether a table defines its columns; of a watch only the first event does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnDefinitions {
-    /// It does.
+    /// The table defines them.
     Included,
-    /// An earlier one did.
+    /// An earlier table of the watch did.
     Omitted,
 }
 
-/// How a table is wanted.
+/// The options of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions<'a> {
-    /// The kind of the objects.
-    pub kind: GroupKind<&'a str>,
+    /// The columns of the kind.
+    pub columns: &'a [Column],
+    /// The condition of a row, if its object has one.
+    pub row_condition: fn(&JsonObject) -> Option<Value>,
     /// `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
     pub api_version: &'a str,
-    /// What the rows carry.
+    /// The part of the object in each row.
     pub include_object: IncludeObject,
-    /// Whether the columns are named.
+    /// Whether the table defines its columns.
     pub column_definitions: ColumnDefinitions,
     /// Now; ages count from here.
     pub now: Time,
@@ -109,12 +103,12 @@ pub struct TableOptions<'a> {
 
 /// Makes the table of some objects. `metadata` is that of the list, or the resourceVersion of the one object.
 pub fn build_table<'o>(
-    objects: impl IntoIterator<Item = &'o Map<String, Value>>,
+    objects: impl IntoIterator<Item = &'o JsonObject>,
     metadata: &ListMeta,
     options: &TableOptions<'_>,
 ) -> Value {
-    let columns = columns_of(options.kind);
-    let rows: Vec<Value> = objects.into_iter().map(|object| build_row(object, columns, options)).collect();
+    let columns = options.columns;
+    let rows: Vec<Value> = objects.into_iter().map(|object| build_row(object, options)).collect();
     let definitions = match options.column_definitions {
         ColumnDefinitions::Included => Some(columns),
         ColumnDefinitions::Omitted => None,
@@ -128,12 +122,10 @@ pub fn build_table<'o>(
     })
 }
 
-fn build_row(object: &Map<String, Value>, columns: &[Column], options: &TableOptions<'_>) -> Value {
-    let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(object, options.now)).collect();
+fn build_row(object: &JsonObject, options: &TableOptions<'_>) -> Value {
+    let cells: Vec<Value> = options.columns.iter().map(|column| (column.cell)(object, options.now)).collect();
     let mut row = json!({ "cells": cells });
-    if (options.kind.group, options.kind.kind) == ("", "Pod")
-        && let Some(condition) = pods::completed_condition(object)
-    {
+    if let Some(condition) = (options.row_condition)(object) {
         row["conditions"] = json!([condition]);
     }
     match options.include_object {
@@ -144,26 +136,8 @@ fn build_row(object: &Map<String, Value>, columns: &[Column], options: &TableOpt
     row
 }
 
-/// The columns of a kind.
-pub fn columns_of(kind: GroupKind<&str>) -> &'static [Column] {
-    let of_kind = match kind.group {
-        "" => core::columns(kind.kind),
-        "apps" | "autoscaling" | "policy" => apps::columns(kind.kind),
-        "batch" => batch::columns(kind.kind),
-        "events.k8s.io" => (kind.kind == "Event").then_some(events::EVENTS),
-        "networking.k8s.io" | "discovery.k8s.io" => network::columns(kind.kind),
-        "storage.k8s.io" | "resource.k8s.io" => storage::columns(kind.kind),
-        "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" => admission::columns(kind.kind),
-        _ => cluster::columns(kind),
-    };
-    of_kind.unwrap_or(DEFAULT_COLUMNS)
-}
-
 /// The columns of kinds that have none of their own.
-const DEFAULT_COLUMNS: &[Column] = &[
+pub const DEFAULT_COLUMNS: &[Column] = &[
     NAME,
     Column { cell_type: "date", ..cells::string_column("Created At", "When it was created.", cells::created_at_cell) },
 ];
-
-#[cfg(test)]
-mod tests;

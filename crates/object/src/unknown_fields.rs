@@ -1,13 +1,13 @@
-//! Keeping what another release has stored.
+//! Fields that another release has stored are kept on update.
 //!
-//! A client of this release reads an object, drops the fields it does not know and writes the rest back. Those fields are not
-//! deleted by that: who does not know a field cannot mean to remove it.
+//! A client of this release reads an object, drops the fields it does not know and writes the rest back. That must not delete
+//! those fields: the client cannot have meant to remove them.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::schema::SchemaCursor;
+use schema::SchemaCursor;
 
 /// Carries over the fields of `old` that the schema does not have and that `new` does not mention. Where the schema ends, at
 /// free-form objects and at lists without a merge key, `new` is taken as it is.
@@ -32,7 +32,7 @@ pub fn keep_unknown_fields(old: &Map<String, Value>, new: &mut Map<String, Value
     }
 }
 
-/// Drops the fields of `new` that the schema does not have, unless `old` has them: nobody but this client speaks of them. Items
+/// Drops the fields of `new` that the schema does not have, unless `old` has them: no other release has stored them. Items
 /// of lists are compared by their merge key or, without one, by their position.
 pub fn drop_unknown_fields(old: Option<&Map<String, Value>>, new: &mut Map<String, Value>, schema: SchemaCursor<'_>) {
     if !schema.is_typed() {
@@ -88,12 +88,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::tests::{POD, TestSchema};
+    use crate::test_schema::pod;
 
     #[track_caller]
     fn check(old: &Value, new: &Value, expected: &Value) {
         let mut kept = new.as_object().unwrap().clone();
-        keep_unknown_fields(old.as_object().unwrap(), &mut kept, SchemaCursor::new(&TestSchema, POD));
+        keep_unknown_fields(old.as_object().unwrap(), &mut kept, pod());
         assert_eq!(&Value::Object(kept), expected);
     }
 
@@ -119,7 +119,7 @@ mod tests {
             &json!({"spec": {"containers": [{"name": "b", "image": "x"}, {"name": "c"}, {}]}}),
             &json!({"spec": {"containers": [{"name": "b", "image": "x", "future": 2}, {"name": "c"}, {}]}}),
         );
-        // Without a key nobody can say which item is which.
+        // Without a key the items of two states cannot be matched.
         check(
             &json!({"spec": {"tolerations": [{"key": "a", "future": 1}]}}),
             &json!({"spec": {"tolerations": [{"key": "a"}]}}),
@@ -131,7 +131,7 @@ mod tests {
     fn drop_unknown_fields_keeps_stored_fields() {
         let check = |old: Value, new: Value, expected: Value| {
             let mut left = new.as_object().unwrap().clone();
-            drop_unknown_fields(old.as_object(), &mut left, SchemaCursor::new(&TestSchema, POD));
+            drop_unknown_fields(old.as_object(), &mut left, pod());
             assert_eq!(Value::Object(left), expected);
         };
         check(

@@ -23,7 +23,7 @@ pub fn integer(object: &JsonObject, path: &[&str]) -> Option<i64> {
 }
 
 /// The bool at a path; false when absent.
-pub(crate) fn flag(object: &JsonObject, path: &[&str]) -> bool {
+pub fn flag(object: &JsonObject, path: &[&str]) -> bool {
     get(object, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
@@ -33,12 +33,12 @@ pub fn list<'a>(object: &'a JsonObject, path: &[&str]) -> &'a [Value] {
 }
 
 /// The objects of the list at a path; items of another type are passed over.
-pub(crate) fn objects<'a>(object: &'a JsonObject, path: &[&str]) -> impl Iterator<Item = &'a JsonObject> + Clone {
+pub fn objects<'a>(object: &'a JsonObject, path: &[&str]) -> impl Iterator<Item = &'a JsonObject> + Clone {
     list(object, path).iter().filter_map(Value::as_object)
 }
 
 /// The strings of the list at a path; items of another type are passed over.
-pub(crate) fn texts<'a>(object: &'a JsonObject, path: &[&str]) -> impl Iterator<Item = &'a str> + Clone {
+pub fn texts<'a>(object: &'a JsonObject, path: &[&str]) -> impl Iterator<Item = &'a str> + Clone {
     list(object, path).iter().filter_map(Value::as_str)
 }
 
@@ -57,12 +57,12 @@ pub fn nested_object_mut<'a>(object: &'a mut JsonObject, name: &str) -> &'a mut 
 }
 
 /// The metadata of an object, made when it is not there.
-pub(crate) fn metadata_mut(object: &mut JsonObject) -> &mut JsonObject {
+pub fn metadata_mut(object: &mut JsonObject) -> &mut JsonObject {
     nested_object_mut(object, "metadata")
 }
 
 /// A string of the metadata; empty when absent.
-pub(crate) fn metadata_string<'a>(object: &'a JsonObject, name: &str) -> &'a str {
+pub fn metadata_string<'a>(object: &'a JsonObject, name: &str) -> &'a str {
     text(object, &["metadata", name])
 }
 

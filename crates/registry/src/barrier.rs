@@ -1,75 +1,75 @@
-//! The permit that every write must hold.
+//! The permit that every write needs.
 //!
-//! The storage-version barrier is not a filter on requests: internal writers write too, and a delete that leaves a finalizer
-//! behind is a write. So it stands before the one persist step, and a write without a [`Permit`] does not compile.
+//! The storage-version barrier is not a request filter: internal writers write too, and a delete that leaves finalizers
+//! behind is a write. Therefore it guards the single persist step, and a write without a [`Permit`] does not compile.
 //!
-//! A permit may depend on another key being as it was: then the write happens only together with that, and nothing can come
-//! between the check and the write.
+//! A permit may carry a condition on another key, which is compared in the transaction of the write, so that nothing
+//! can come between the check and the write.
 
 use std::fmt;
 
 use api::GroupResource;
 use store::{Compare, Revision, StoreEntry};
 
-/// Proof that the resource may be persisted now. Only a [`WriteBarrier`] hands it out.
+/// Proof that a resource may be persisted now. Issued only by a [`WriteBarrier`].
 #[derive(Debug)]
 pub struct Permit {
     pub(crate) condition: Option<Compare>,
 }
 
 impl Permit {
-    /// For barriers: the resource may be persisted.
+    /// Permits a write unconditionally. For implementations of [`WriteBarrier`].
     pub fn granted() -> Self {
         Self { condition: None }
     }
 
-    /// For barriers: the resource may be persisted as long as a key is so.
+    /// Permits a write as long as `condition` holds. For implementations of [`WriteBarrier`].
     pub fn granted_if(condition: Compare) -> Self {
         Self { condition: Some(condition) }
     }
 }
 
-/// A write that asks for a permit.
+/// A write that needs a permit.
 #[derive(Clone, Copy, Debug)]
 pub struct PermitRequest<'a> {
-    /// What is written, as storage versions name it.
+    /// The resource in the notation of storage versions.
     pub resource: GroupResource<&'a str>,
-    /// The key without the prefix of its shelf: namespace and name.
+    /// The key without the prefix of its resource cache: namespace and name.
     pub path: &'a [u8],
-    /// On whose behalf.
+    /// Who initiated the write.
     pub author: WriteAuthor,
-    /// What the write found there; `None`: nothing.
+    /// The revision that the write expects at the key; `None`: absent.
     pub expected_revision: Option<Revision>,
 }
 
-/// On whose behalf something is written.
+/// Who initiated a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAuthor {
-    /// Somebody asked for it.
+    /// A client request.
     Client,
-    /// The server itself needs it.
+    /// The server itself.
     Server,
 }
 
-/// Why a write must wait. Nothing was executed.
+/// A write that must wait for the barrier. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct BarrierClosed {
-    /// What is being waited for, for the client.
+    /// What the barrier waits for, as text for the client.
     pub reason: String,
 }
 
-/// Says which resources may be persisted.
+/// Decides which resources may be persisted.
 pub trait WriteBarrier: fmt::Debug + Send + Sync + 'static {
-    /// A permit for one write, or why not yet.
+    /// Issues a permit for one write, or the reason for which it must wait.
     fn permit(&self, request: &PermitRequest<'_>) -> Result<Permit, BarrierClosed>;
 
-    /// The key that a permit depended on is not as it said. This is what the key holds, as of a revision; the next permit must
-    /// go by it.
+    /// Reports that the condition of a permit did not hold. `current` is the entry of the condition's key at revision
+    /// `as_of`; the next permit must use it.
     fn handle_stale_permit(&self, request: &PermitRequest<'_>, current: Option<&StoreEntry>, as_of: Revision);
 }
 
-/// The barrier that is always open: storage versions are off.
+/// A barrier that permits every write, for servers without storage versions.
 #[derive(Debug)]
 pub struct AlwaysOpenBarrier;
 

@@ -1,7 +1,7 @@
-//! What the store holds, in memory: per resource a snapshot and its recent changes.
+//! The content of the store in memory: per resource a snapshot and its recent changes.
 //!
-//! One task follows the store and is the only writer. A batch is applied to the snapshots first and only then counted in
-//! [`WatchCache::applied_revision`], so whoever waits for a revision finds every change up to it.
+//! One task, the reflector, follows the store and is the only writer. It publishes the snapshots of a batch before it
+//! advances [`WatchCache::applied_revision`], so a reader that waits for a revision finds every change up to it.
 
 mod change_history;
 mod reflector;
@@ -22,37 +22,36 @@ pub use change_history::KeyChange;
 pub use resource_cache::{ResourceCache, ResourceSnapshot, ValueFormat};
 pub(crate) use snapshot_pins::SnapshotPin;
 
-/// One key as the cache holds it.
+/// One key with its decoded value.
 #[derive(Debug)]
 pub struct CachedEntry {
     /// The key in the store.
     pub key: Key,
-    /// The revision that put it.
+    /// The revision of the last put.
     pub revision: Revision,
-    /// What it holds.
+    /// The decoded value.
     pub value: CachedValue,
 }
 
-/// What a key holds.
+/// A decoded value.
 #[derive(Debug)]
 pub enum CachedValue {
     /// An object, ready to be sent.
     Object(StoredObject),
-    /// Bytes that are not for the REST API.
+    /// Bytes of internal records that are not served by the REST API.
     Raw(Bytes),
-    /// Something that should be an object and is not. Reading it is an error; it is never skipped.
+    /// A value that should be an object and is not. Reading it is an error; it is never skipped.
     Undecodable(StoredObjectError),
 }
 
 impl CachedEntry {
-    /// Reads what the store gave.
     pub(crate) fn new(entry: StoreEntry, format: ValueFormat) -> Self {
         let item = match format {
             ValueFormat::Raw => CachedValue::Raw(entry.value),
             ValueFormat::Objects => match StoredObject::from_storage(&entry.value, entry.revision.0) {
                 Ok(stored) => CachedValue::Object(stored),
                 Err(undecodable) => {
-                    tracing::error!(key = %entry.key.escape_ascii(), %undecodable, "a stored object cannot be read");
+                    tracing::error!(key = %entry.key.escape_ascii(), %undecodable, "failed to decode stored object");
                     CachedValue::Undecodable(undecodable)
                 }
             },
@@ -61,7 +60,7 @@ impl CachedEntry {
     }
 }
 
-/// What the store holds below a prefix. Clones share it.
+/// A cache of the store's content below a prefix. Clones share it.
 #[derive(Clone, Debug)]
 pub struct WatchCache {
     resources: Arc<ResourceCaches>,
@@ -69,47 +68,46 @@ pub struct WatchCache {
     failures: watch::Receiver<u64>,
 }
 
-/// How far the cache has come.
 #[derive(Clone, Debug, Default)]
 struct WatchCacheProgress {
     /// Every change up to this revision is in the snapshots.
     applied_revision: Revision,
-    /// Whether the first fill is over.
+    /// True after the initial fill.
     synced: bool,
-    /// Asks the store's watch how far it is; absent while there is no watch.
+    /// Requests progress of the store's watch; `None` while there is no watch.
     progress_request: Option<store::contract::ProgressRequest>,
 }
 
-/// All shelves, by ascending prefix. No prefix begins with another.
+/// All resource caches, in ascending order of prefix. No prefix begins with another.
 #[derive(Debug)]
 struct ResourceCaches {
     caches: Vec<Arc<ResourceCache>>,
 }
 
 impl WatchCache {
-    /// Starts to follow the store. `shelves` says what to keep: a key prefix each, and what its values are; other keys are
-    /// passed over. The cache is empty until [`WatchCache::wait_for_sync`].
+    /// Starts to follow the store. `resources` lists the key prefixes to cache, with the format of their values; other
+    /// keys are ignored. The cache is empty until [`WatchCache::wait_for_sync`].
     pub fn start(store: Arc<dyn Store>, prefix: Key, resources: Vec<(Key, ValueFormat)>, tasks: &Tasks) -> Self {
-        let shelves = Arc::new(ResourceCaches::new(resources));
+        let resource_caches = Arc::new(ResourceCaches::new(resources));
         let (progress_sender, progress) = watch::channel(WatchCacheProgress::default());
         let (failures_sender, failures) = watch::channel(0);
         let follower = reflector::Reflector {
             store,
             prefix,
-            resources: shelves.clone(),
+            resources: resource_caches.clone(),
             progress: progress_sender,
             failures: failures_sender,
         };
         tasks.spawn("watch-cache", |stop| follower.run(stop));
-        Self { resources: shelves, progress, failures }
+        Self { resources: resource_caches, progress, failures }
     }
 
-    /// The shelf of a prefix that was given at the start.
+    /// The cache of a prefix that was passed to [`WatchCache::start`].
     pub fn resource_cache(&self, prefix: &[u8]) -> Option<&Arc<ResourceCache>> {
-        self.resources.for_key(prefix).filter(|shelf| shelf.prefix() == prefix)
+        self.resources.for_key(prefix).filter(|resource_cache| resource_cache.prefix() == prefix)
     }
 
-    /// Every shelf, by ascending prefix.
+    /// All resource caches, in ascending order of prefix.
     pub fn resource_caches(&self) -> &[Arc<ResourceCache>] {
         &self.resources.caches
     }
@@ -119,24 +117,24 @@ impl WatchCache {
         self.progress.borrow().applied_revision
     }
 
-    /// How often the store could not be listed or followed so far.
+    /// The number of failed lists and watches of the store so far.
     pub fn failure_count(&self) -> watch::Receiver<u64> {
         self.failures.clone()
     }
 
-    /// Whether the first fill is over.
+    /// True after the initial fill.
     pub fn has_synced(&self) -> bool {
         self.progress.borrow().synced
     }
 
-    /// Waits for the first fill.
+    /// Waits for the initial fill.
     pub async fn wait_for_sync(&self) -> Result<(), CacheStopped> {
         let mut progress = self.progress.clone();
         progress.wait_for(|progress| progress.synced).await.map_err(|_| CacheStopped)?;
         Ok(())
     }
 
-    /// Waits until every change up to `revision` is in the snapshots, `patience` at most. `false`: it is not.
+    /// Waits until every change up to `revision` is in the snapshots; `false` after `timeout`.
     pub async fn wait_for_revision(&self, revision: Revision, timeout: Duration) -> Result<bool, CacheStopped> {
         let mut progress = self.progress.clone();
         let reached = async {
@@ -146,7 +144,7 @@ impl WatchCache {
                     if now.synced && now.applied_revision >= revision {
                         return Ok(());
                     }
-                    // Again each time: what answers may itself have something to catch up with.
+                    // Repeated each time: the etcd member that answers may itself lag behind.
                     if let Some(request) = &now.progress_request {
                         request.send();
                     }
@@ -162,26 +160,26 @@ impl WatchCache {
     }
 }
 
-/// The cache no longer follows the store: the server is stopping.
+/// The cache no longer follows the store, because the server is shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server is shutting down")]
 pub struct CacheStopped;
 
 impl ResourceCaches {
     fn new(prefixes: Vec<(Key, ValueFormat)>) -> Self {
-        let mut shelves: Vec<_> =
+        let mut resource_caches: Vec<_> =
             prefixes.into_iter().map(|(prefix, form)| Arc::new(ResourceCache::new(prefix, form))).collect();
-        shelves.sort_by(|a, b| a.prefix().cmp(b.prefix()));
+        resource_caches.sort_by(|a, b| a.prefix().cmp(b.prefix()));
         debug_assert!(
-            shelves.windows(2).all(|pair| !pair[1].prefix().starts_with(pair[0].prefix())),
-            "a key must belong to one shelf only"
+            resource_caches.windows(2).all(|pair| !pair[1].prefix().starts_with(pair[0].prefix())),
+            "a key must belong to one resource cache only"
         );
-        Self { caches: shelves }
+        Self { caches: resource_caches }
     }
 
     fn for_key(&self, key: &[u8]) -> Option<&Arc<ResourceCache>> {
-        let after = self.caches.partition_point(|shelf| shelf.prefix().as_ref() <= key);
-        let shelf = &self.caches[after.checked_sub(1)?];
-        key.starts_with(shelf.prefix()).then_some(shelf)
+        let after = self.caches.partition_point(|resource_cache| resource_cache.prefix().as_ref() <= key);
+        let resource_cache = &self.caches[after.checked_sub(1)?];
+        key.starts_with(resource_cache.prefix()).then_some(resource_cache)
     }
 }

@@ -1,7 +1,8 @@
-//! Objects over the store: reads and watches from memory, writes through one persist step.
+//! Objects over the store: reads and watches from an in-memory cache, writes through a single persist step.
 //!
-//! [`WatchCache`] follows the store by one watch on the whole prefix and keeps, per resource, an immutable snapshot and the recent
-//! changes. [`Registry`] reads from it once it has caught up with the store, and writes by compare-and-set.
+//! [`WatchCache`] follows the store with one watch on the whole prefix and keeps, per resource, an immutable snapshot
+//! and the recent changes. [`Registry`] reads from it once it has caught up with the store, and writes by
+//! compare-and-set.
 //!
 //! Reading order: [`cache`], [`watch`], [`read`], [`snapshot_reader`], [`mod@write`], [`barrier`].
 
@@ -23,7 +24,7 @@ pub use snapshot_reader::SnapshotReader;
 pub use watch::{CacheWatcher, WatchExpired};
 pub use write::{WriteDecision, WriteError, WriteOnceOutcome, WriteOutcome};
 
-/// Objects over one store. Clones share it.
+/// The objects of one store. Clones share the cache and the barrier.
 #[derive(Clone, Debug)]
 pub struct Registry {
     store: Arc<dyn Store>,
@@ -33,17 +34,17 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry that reads from `cache`, which must follow `store`, and writes what `barrier` permits.
+    /// Creates a registry that reads from `cache`, which must follow `store`, and writes what `barrier` permits.
     pub fn new(store: Arc<dyn Store>, cache: WatchCache, barrier: Arc<dyn WriteBarrier>) -> Self {
         Self { store, cache, barrier, author: WriteAuthor::Client }
     }
 
-    /// The same registry, for what the server writes because it needs it.
+    /// A clone whose writes count as the server's own, which a barrier may exempt.
     pub fn with_server_author(&self) -> Self {
         Self { author: WriteAuthor::Server, ..self.clone() }
     }
 
-    /// What is kept in memory.
+    /// The watch cache that reads are served from.
     pub fn cache(&self) -> &WatchCache {
         &self.cache
     }

@@ -1,4 +1,4 @@
-//! Reads, consistent by default: from memory once it has caught up with the store.
+//! Reads, consistent by default: from the cache once it has caught up with the store.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,93 +11,93 @@ use store::{Error, Key, KeyRange, Revision, StoreEntry};
 use crate::Registry;
 use crate::cache::{CachedEntry, CachedValue, ResourceCache, ResourceSnapshot, ValueFormat};
 
-/// How long a read waits for the cache to catch up; kube-apiserver's own limit.
+/// How long a read waits for the cache to catch up; kube-apiserver's limit.
 pub const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
-/// How much is read from the store at once while a page of the past is gathered.
+/// Entries per range request when a list reads the store itself.
 const PAGE_SIZE: usize = 1_000;
 
-/// How recent a read must be.
+/// The required freshness of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadConsistency {
-    /// Everything acknowledged before the read began, by whichever server.
+    /// Sees every write that any server acknowledged before the read began.
     Latest,
-    /// Everything up to this revision, possibly more.
+    /// Sees every write up to this revision, possibly more.
     NotOlderThan(Revision),
-    /// Whatever is at hand.
+    /// Reads the current snapshot without asking the store, once the cache has synced.
     Any,
-    /// Exactly the state of this revision.
+    /// Reads exactly the state of this revision.
     Exact(Revision),
 }
 
-/// Which part of a shelf to list.
+/// The part of a resource cache to list.
 pub struct ListSelection<'a> {
-    /// Only keys that begin so: the shelf's prefix, or a namespace of it.
+    /// Only keys that begin with this: the prefix of the resource cache, or of a namespace in it.
     pub prefix: Key,
-    /// Begin at this key; empty: at the first.
+    /// The first key, from a continue token; empty: the first of the prefix.
     pub start_key: Key,
-    /// At most so many.
+    /// The maximum number of entries; `None`: all.
     pub limit: Option<usize>,
-    /// Only what this wants. Undecodable items are not asked about: they fail the read.
+    /// Selects objects. Not called for undecodable entries, which fail the list.
     pub filter: &'a (dyn Fn(&StoredObject) -> bool + Sync),
 }
 
-/// What a list found.
+/// The result of a list.
 #[derive(Debug)]
 pub struct ListPage {
-    /// By ascending key.
+    /// In ascending order of keys.
     pub entries: Vec<Arc<CachedEntry>>,
-    /// The state that was read.
+    /// The revision of the state that was read.
     pub revision: Revision,
-    /// Where the rest begins, if the limit left something out.
+    /// Where the next page starts; `None` if this is the last.
     pub continuation: Option<Continuation>,
 }
 
-/// What a limit left out.
+/// The rest of a list that the limit cut off.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Continuation {
-    /// The key to begin at.
+    /// The first key of the next page.
     pub start_key: Key,
-    /// How many keys follow, wanted or not.
+    /// The number of keys that follow, whether they match the filter or not.
     pub remaining: u64,
 }
 
-/// Why a read has no answer. None of these is an absence.
+/// A failed read. No variant means that the object is absent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The store cannot be asked.
+    /// The store cannot be read.
     #[error("storage cannot be read: {0}")]
     Store(#[from] Error),
-    /// The cache has not caught up in time.
+    /// The cache did not catch up within [`CATCH_UP_TIMEOUT`].
     #[error("the watch cache is at revision {applied} and did not reach {requested} in time")]
     CacheBehind {
-        /// What was waited for.
+        /// The revision that the read waited for.
         requested: Revision,
-        /// How far it came.
+        /// The revision that the cache had reached.
         applied: Revision,
     },
-    /// A revision that does not exist yet.
+    /// The requested revision is not written yet.
     #[error("Too large resource version: {requested}, current: {current}")]
     RevisionTooLarge {
-        /// What was asked for.
+        /// The revision that was requested.
         requested: Revision,
-        /// The newest there is.
+        /// The newest revision of the store.
         current: Revision,
     },
-    /// Something there cannot be read as an object.
+    /// A stored value is not a decodable object.
     #[error("the object at {key} cannot be read: {reason}")]
     Undecodable {
-        /// Where it lies.
+        /// The key of the value.
         key: Box<str>,
-        /// What is wrong with it.
+        /// Why decoding failed.
         reason: StoredObjectError,
     },
-    /// The server stops.
+    /// The server is shutting down.
     #[error(transparent)]
     Stopped(#[from] crate::cache::CacheStopped),
 }
 
 impl Registry {
-    /// One object, and the revision of the state that was read.
+    /// Reads one object; `None` if it is absent.
     pub async fn get(
         &self,
         resource_cache: &ResourceCache,
@@ -117,7 +117,7 @@ impl Registry {
         Ok(found)
     }
 
-    /// Part of a shelf in one consistent state.
+    /// Lists a part of a resource cache in one consistent state.
     pub async fn list(
         &self,
         resource_cache: &ResourceCache,
@@ -127,7 +127,7 @@ impl Registry {
         let source = self.catch_up(consistency).await?;
         let snapshot = resource_cache.snapshot();
         match (consistency, source) {
-            // Nothing changed on this shelf since, so that the past is the present.
+            // The resource has not changed since that revision, so the current snapshot shows its state.
             (ReadConsistency::Exact(revision), ReadSource::Cache(_)) if snapshot.revision <= revision => {
                 list_snapshot(&snapshot, selection, revision)
             }
@@ -137,13 +137,14 @@ impl Registry {
         }
     }
 
-    /// Waits until the cache has every change that was acknowledged before this call. `false`: it has not, in time.
+    /// Waits until the cache has every write acknowledged before this call; `false` after [`CATCH_UP_TIMEOUT`].
     pub async fn catch_up_with_store(&self) -> Result<bool, ReadError> {
         let newest = self.store.revision().await?;
         Ok(self.cache.wait_for_revision(newest, CATCH_UP_TIMEOUT).await?)
     }
 
-    /// Waits until the cache is as recent as wanted. The revision returned is one that it certainly has reached.
+    /// Waits until the cache satisfies `consistency`. The returned revision is one that the cache has certainly
+    /// reached.
     async fn catch_up(&self, consistency: ReadConsistency) -> Result<ReadSource, ReadError> {
         let requested = match consistency {
             ReadConsistency::Any => {
@@ -177,6 +178,7 @@ impl Registry {
         })
     }
 
+    /// Lists from the store itself: for past revisions, and if the store cannot report progress.
     pub(crate) async fn list_store(
         &self,
         selection: &ListSelection<'_>,
@@ -191,7 +193,7 @@ impl Registry {
         let mut items = Vec::new();
         loop {
             let page = self.store.range(range.clone()).await?;
-            // Every further page shows the same state as the first.
+            // All pages show the state of the first.
             let revision = range.at_revision.unwrap_or(page.revision);
             let count = page.count;
             let page_len = page.entries.len();
@@ -264,12 +266,11 @@ pub(crate) fn check_decodable(cached: &CachedEntry) -> Result<(), ReadError> {
     }
 }
 
-/// The smallest key after this one.
 fn next_possible_key(key: &Key) -> Key {
     Bytes::from([key.as_ref(), b"\0"].concat())
 }
 
-/// An entry that came from the store and not by the watch.
+/// Decodes an entry that was read from the store directly, always as an object.
 pub(crate) fn decode_entry(entry: StoreEntry) -> CachedEntry {
     CachedEntry::new(entry, ValueFormat::Objects)
 }

@@ -1,4 +1,4 @@
-//! One state of a shelf, read item by item: for responses that are made as the client takes them.
+//! Reads one state of a resource entry by entry, for responses that are encoded while the client reads them.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use crate::cache::{CachedEntry, ResourceCache, ResourceSnapshot, SnapshotPin};
 use crate::read::{ListSelection, ReadConsistency, ReadError, check_decodable};
 use crate::watch::WatchExpired;
 
-/// A position in an immutable snapshot. It costs as much as the position: the snapshot is shared.
+/// A position in an immutable snapshot. The snapshot is shared, so a reader costs only the position.
 #[derive(Debug)]
 pub struct SnapshotReader {
     pin: SnapshotPin,
     key_prefix: Key,
-    /// The key of the last item that was returned.
     last_key: Option<Key>,
     revision: Revision,
 }
 
 impl Registry {
-    /// A reader of the keys that begin with `within`, in one consistent state. [`ReadConsistency::Exact`] counts as at least.
+    /// Opens a reader of the keys that begin with `within`, in one consistent state. [`ReadConsistency::Exact`] is
+    /// taken as [`ReadConsistency::NotOlderThan`].
     pub async fn read_snapshot(
         &self,
         resource_cache: &Arc<ResourceCache>,
@@ -47,7 +47,7 @@ impl Registry {
         })
     }
 
-    /// What the store holds, sharing with the cache every item that is the same there.
+    /// Builds a snapshot from the store, sharing every unchanged entry with the cache.
     async fn snapshot_from_store(
         &self,
         resource_cache: &ResourceCache,
@@ -66,13 +66,13 @@ impl Registry {
 }
 
 impl SnapshotReader {
-    /// The state that is read.
+    /// The revision of the state that is read.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The next item by ascending key; `None` at the end. [`WatchExpired`] if the reader was so slow that the changes since its state
-    /// are forgotten.
+    /// The next entry in ascending order of keys; `None` at the end. [`WatchExpired`] if the reader was so slow that
+    /// the history since its state is gone.
     pub fn next_item(&mut self) -> Result<Option<Arc<CachedEntry>>, WatchExpired> {
         let snapshot = self.pin.snapshot().ok_or(WatchExpired { requested: self.revision })?;
         let next = cached_range(&snapshot, &self.key_prefix, self.last_key.as_ref()).next();

@@ -1,4 +1,4 @@
-//! Following one shelf from a revision on.
+//! Watches of one resource cache from a revision on.
 
 use std::sync::Arc;
 
@@ -8,33 +8,33 @@ use tokio::sync::watch;
 use crate::Registry;
 use crate::cache::{KeyChange, ResourceCache, WatchCache};
 
-/// So many changes are handed over at once. A watcher that is not read keeps them in memory when the history has forgotten them.
+/// Changes per read. Bounds what an idle watcher keeps in memory after the history has dropped it.
 const CHANGES_PER_READ_MAX: usize = 8;
 
-/// A reader of a shelf's changes. It holds a position and no queue: what it has not read yet lies in the shelf's history
-/// once for all watchers, and a watcher that is too slow finds its position forgotten.
+/// A reader of the changes of one resource cache. It holds a position and no queue: unread changes are in the cache's
+/// history, once for all watchers, and a watcher that is too slow finds its position gone.
 #[derive(Debug)]
 pub struct CacheWatcher {
     resource_cache: Arc<ResourceCache>,
     cache: WatchCache,
     position: u64,
-    /// Changes up to this one are not news to the watcher. They may still come: the cache can be behind the revision that a
-    /// client got from a write.
+    /// Changes up to this revision are skipped. They may still arrive, since the cache can lag behind a revision that
+    /// the client got from a write.
     start_revision: Revision,
     delivered_revision: Revision,
     next_position: watch::Receiver<u64>,
 }
 
-/// The changes that the watcher wants are forgotten: it asked too late or read too slowly. List again.
+/// The requested changes are no longer in the history: the watch started too late or was read too slowly. List again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {requested}")]
 pub struct WatchExpired {
-    /// The revision after which changes were wanted.
+    /// The revision after which changes were requested.
     pub requested: Revision,
 }
 
 impl Registry {
-    /// The changes of a shelf after `revision`.
+    /// Watches the changes of a resource after `revision`.
     pub fn watch(&self, resource_cache: &Arc<ResourceCache>, revision: Revision) -> Result<CacheWatcher, WatchExpired> {
         let next = resource_cache.subscribe();
         let position = resource_cache.position_after(revision).ok_or(WatchExpired { requested: revision })?;
@@ -50,7 +50,7 @@ impl Registry {
 }
 
 impl CacheWatcher {
-    /// The next changes, at least one; waits for it. May be dropped at any time without losing one.
+    /// Waits for the next changes and returns at least one. Cancel-safe: dropping the future loses no change.
     pub async fn next_changes(&mut self) -> Result<Vec<Arc<KeyChange>>, WatchExpired> {
         loop {
             self.next_position.mark_unchanged();
@@ -66,16 +66,16 @@ impl CacheWatcher {
             if !was_empty {
                 continue;
             }
-            // The shelf outlives us, so its sender does too.
+            // The resource cache outlives the watcher, and so does its sender.
             if self.next_position.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Every change up to this revision has been returned: what a bookmark says.
+    /// The revision for a bookmark: every change up to it has been returned.
     pub fn delivered_revision(&mut self) -> Revision {
-        // Asked before looking for changes: a change that comes in between is then newer than what we claim.
+        // Read before the unread changes: a change in between is then newer than the returned revision.
         let cache_through = self.cache.applied_revision();
         if self.resource_cache.changes(self.position, 1).is_some_and(|unread| unread.is_empty()) {
             self.delivered_revision = self.delivered_revision.max(cache_through);

@@ -1,4 +1,4 @@
-//! Writes: compare-and-set over the store, through one persist step that needs a permit.
+//! Writes: compare-and-set over the store, through one persist step that requires a permit.
 
 use std::time::Duration;
 
@@ -12,73 +12,74 @@ use crate::cache::{CachedEntry, CachedValue, ResourceCache};
 use crate::read::{check_decodable, decode_entry};
 use crate::{ReadError, Registry};
 
-/// Every round means that somebody else's write succeeded in between. So many in a row are a storm that the client should
-/// step back from.
+/// Conflicts in a row after which a write fails. Each means that another write to the key succeeded in between, so a
+/// client should back off.
 const ATTEMPTS_MAX: usize = 64;
 
-/// What to do with a key, decided from what it holds.
+/// What to do with a key, decided from its current value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteDecision {
-    /// Put these bytes: JSON without a resourceVersion.
+    /// Stores a value: the JSON of an object without a resourceVersion.
     Put {
-        /// What to store.
+        /// The bytes to store.
         value: Bytes,
-        /// How long to keep it; `None`: until it is deleted.
+        /// The time to live; `None`: until it is deleted.
         ttl: Option<Duration>,
     },
-    /// Remove the key.
+    /// Removes the key.
     Delete,
-    /// Leave it as it is: nothing is written and the revision stays.
+    /// Writes nothing, so the resourceVersion stays.
     Keep,
 }
 
-/// What became of a key.
+/// The result of a write.
 #[derive(Debug)]
 pub enum WriteOutcome {
-    /// It was put and now is this.
+    /// The object as stored, with its new revision.
     Put(StoredObject),
-    /// It was removed at this revision.
+    /// The revision of the deletion.
     Deleted(Revision),
     /// Nothing was written.
     Unchanged,
 }
 
-/// What became of a write that was tried once.
+/// The result of a write without retries.
 #[derive(Debug)]
 pub enum WriteOnceOutcome {
-    /// It happened.
+    /// The write succeeded.
     Written(WriteOutcome),
-    /// The key is not as it was seen; this is what it holds.
+    /// The key is not at the expected revision; this is the current object.
     Conflict(Option<StoredObject>),
 }
 
-/// Why a write did not happen, or may not have.
+/// A failed write. Only [`WriteError::Store`] can leave the outcome unknown.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError<E> {
-    /// The decision was to refuse, on the newest state.
+    /// The decision function refused, given the newest state.
     #[error("refused")]
     Refused(E),
-    /// The barrier is closed. Nothing was executed.
+    /// The barrier is closed. Nothing was written.
     #[error(transparent)]
     BarrierClosed(#[from] BarrierClosed),
-    /// The state could not be read, so there was nothing to decide on. Nothing was executed.
+    /// The current state could not be read. Nothing was written.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The store did not take it; whether it may have happened is in the error.
+    /// The store failed; its error tells whether the write may have happened.
     #[error(transparent)]
     Store(store::Error),
-    /// The key beside which the write was to happen is not as it was seen. Nothing was executed.
-    #[error("what the write depends on was changed meanwhile")]
+    /// The condition key is not at the expected revision. Nothing was written.
+    #[error("a condition of the write was changed concurrently")]
     ConditionChanged,
-    /// Others wrote this key again and again. Nothing was executed.
+    /// Other writers changed the key in every attempt. Nothing was written.
     #[error("too many concurrent writes to this object")]
     TooManyConflicts,
 }
 
 impl Registry {
-    /// Decides on what a key holds and writes the decision, again on newer state as long as others are quicker.
+    /// Decides on the current value of a key and writes the decision, retrying on newer state after a conflict.
     ///
-    /// The first round decides on the cache, which may be behind: a refusal counts only once the newest state was read.
+    /// The first attempt decides on the cache, which may lag: a refusal or [`WriteDecision::Keep`] counts only if it is
+    /// decided on the newest state.
     pub async fn write<E>(
         &self,
         resource: GroupResource<&str>,
@@ -89,8 +90,8 @@ impl Registry {
         self.write_if(resource, resource_cache, key, None, decide).await
     }
 
-    /// The same, but only while another key is as it was seen: nothing can come between what was concluded from that and the
-    /// write. [`WriteError::ConditionChanged`] if it is not.
+    /// Like [`Self::write`], but only while another key is at the expected revision, compared in the same transaction.
+    /// [`WriteError::ConditionChanged`] if it is not.
     pub async fn write_if<E>(
         &self,
         resource: GroupResource<&str>,
@@ -102,14 +103,14 @@ impl Registry {
         let mut current = resource_cache.get(key);
         let mut is_newest = false;
         for _ in 0..ATTEMPTS_MAX {
-            let seen = current.as_deref();
-            if let Some(cached) = seen {
+            let latest = current.as_deref();
+            if let Some(cached) = latest {
                 check_decodable(cached)?;
             }
-            let decision = match decide(seen.and_then(stored_object)) {
+            let decision = match decide(latest.and_then(stored_object)) {
                 Ok(decision) if decision != WriteDecision::Keep || is_newest => decision,
                 Err(refusal) if is_newest => return Err(WriteError::Refused(refusal)),
-                // It may look different on the newest state.
+                // The decision may differ on the newest state.
                 Ok(_) | Err(_) => {
                     current = self.read_newest(key).await?;
                     is_newest = true;
@@ -119,8 +120,8 @@ impl Registry {
             if decision == WriteDecision::Keep {
                 return Ok(WriteOutcome::Unchanged);
             }
-            let seen_revision = seen.map(|cached| cached.revision);
-            let target = WriteTarget { resource, resource_cache, key, expected_revision: seen_revision, condition };
+            let latest_revision = latest.map(|cached| cached.revision);
+            let target = WriteTarget { resource, resource_cache, key, expected_revision: latest_revision, condition };
             match self.commit_once(target, &decision).await? {
                 CommitOutcome::Committed(revision) => return Ok(write_outcome(decision, revision)),
                 CommitOutcome::Conflict(found) => {
@@ -132,7 +133,8 @@ impl Registry {
         Err(WriteError::TooManyConflicts)
     }
 
-    /// Writes a decision once, if the key is still as it was `seen` (absent, for `None`). For those who wait between tries.
+    /// Writes a decision if the key is still at `expected_revision` (`None`: absent). For callers that wait between
+    /// attempts.
     pub async fn write_once(
         &self,
         resource: GroupResource<&str>,
@@ -147,7 +149,7 @@ impl Registry {
                 CommitOutcome::Committed(revision) => {
                     return Ok(WriteOnceOutcome::Written(write_outcome(decision, revision)));
                 }
-                // It was the permit that did not hold.
+                // The condition of the permit did not hold.
                 CommitOutcome::Conflict(found) if found.as_ref().map(|entry| entry.revision) == expected_revision => {}
                 CommitOutcome::Conflict(found) => {
                     let found = found.map(decode_entry);
@@ -161,15 +163,15 @@ impl Registry {
         Err(WriteError::TooManyConflicts)
     }
 
-    /// Asks for a permit and persists with it.
+    /// Requests a permit from the barrier and persists with it.
     async fn commit_once<E>(
         &self,
         target: WriteTarget<'_>,
         decision: &WriteDecision,
     ) -> Result<CommitOutcome, WriteError<E>> {
-        let WriteTarget { resource, resource_cache: shelf, key, expected_revision: seen, condition: beside } = target;
-        let path = key.strip_prefix(shelf.prefix().as_ref()).unwrap_or_default();
-        let subject = PermitRequest { resource, path, author: self.author, expected_revision: seen };
+        let WriteTarget { resource, resource_cache, key, expected_revision, condition } = target;
+        let path = key.strip_prefix(resource_cache.prefix().as_ref()).unwrap_or_default();
+        let subject = PermitRequest { resource, path, author: self.author, expected_revision };
         let permit = self.barrier.permit(&subject)?;
         let depended_on = permit.condition.as_ref().map(|compare| compare.revision);
         match self.persist(permit, target, decision).await.map_err(WriteError::Store)? {
@@ -177,8 +179,8 @@ impl Registry {
             TransactionOutcome::Conflict { current, revision } => {
                 let mut current = current.into_iter();
                 let object = current.next().flatten();
-                if let Some(beside) = beside
-                    && current.next().flatten().map(|entry| entry.revision) != beside.revision
+                if let Some(condition) = condition
+                    && current.next().flatten().map(|entry| entry.revision) != condition.revision
                 {
                     return Err(WriteError::ConditionChanged);
                 }
@@ -192,19 +194,19 @@ impl Registry {
         }
     }
 
-    /// The one place where anything is persisted.
+    /// Commits the write with all its conditions. The only call of `Store::commit` in this crate.
     async fn persist(
         &self,
         permit: Permit,
-        WriteTarget { key, expected_revision: seen, condition: beside, .. }: WriteTarget<'_>,
+        WriteTarget { key, expected_revision, condition, .. }: WriteTarget<'_>,
         decision: &WriteDecision,
     ) -> Result<TransactionOutcome, store::Error> {
         let op = match decision {
             WriteDecision::Put { value, ttl } => Op::Put { key: key.clone(), value: value.clone(), ttl: *ttl },
             WriteDecision::Delete | WriteDecision::Keep => Op::Delete { key: key.clone() },
         };
-        let own = Compare { key: key.clone(), revision: seen };
-        let compares = std::iter::once(own).chain(beside.cloned()).chain(permit.condition).collect();
+        let own = Compare { key: key.clone(), revision: expected_revision };
+        let compares = std::iter::once(own).chain(condition.cloned()).chain(permit.condition).collect();
         self.store.commit(Transaction { compares, ops: vec![op] }).await
     }
 
@@ -214,19 +216,18 @@ impl Registry {
     }
 }
 
-/// What is written, and on which conditions.
+/// A key to write, with the conditions of the write.
 #[derive(Clone, Copy)]
 struct WriteTarget<'a> {
     resource: GroupResource<&'a str>,
     resource_cache: &'a ResourceCache,
     key: &'a Key,
-    /// The key must still be so; `None`: absent.
+    /// The required revision of the key; `None`: absent.
     expected_revision: Option<Revision>,
-    /// And another one, if any, so.
     condition: Option<&'a Compare>,
 }
 
-/// How a transaction ended; a conflict tells what the key holds.
+/// The result of a transaction; a conflict holds the current entry of the key.
 enum CommitOutcome {
     Committed(Revision),
     Conflict(Option<StoreEntry>),
@@ -242,7 +243,7 @@ fn stored_object(cached: &CachedEntry) -> Option<&StoredObject> {
 fn write_outcome(decision: WriteDecision, revision: Revision) -> WriteOutcome {
     match decision {
         WriteDecision::Put { value, .. } => WriteOutcome::Put(
-            StoredObject::from_storage(&value, revision.0).expect("whoever decides to put gives an object as JSON"),
+            StoredObject::from_storage(&value, revision.0).expect("a put decision holds the JSON of an object"),
         ),
         WriteDecision::Delete => WriteOutcome::Deleted(revision),
         WriteDecision::Keep => WriteOutcome::Unchanged,

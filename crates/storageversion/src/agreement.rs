@@ -1,34 +1,27 @@
-//! What follows from the entries of an object: the common encoding version and the conditions.
+//! The common encoding version and the conditions that follow from the entries of an object.
 //!
-//! Pure, and the same whoever computes it, so that servers that see the same entries and members write the same status.
+//! Pure and deterministic, so servers that see the same entries and members write the same status.
 
 use std::collections::BTreeSet;
 
-use api::objects::{ServerStorageVersion, StorageVersionCondition, StorageVersionStatus};
+use api::objects::{ServerStorageVersion, StorageVersionCondition, StorageVersionStatus, common_encoding_version};
 use api::time::Time;
 
 use crate::members::MemberSet;
 
-/// The condition that all entries name the same encoding version.
+/// The condition that all entries have the same encoding version.
 pub const ALL_ENCODING_VERSIONS_EQUAL: &str = "AllEncodingVersionsEqual";
-/// The condition that every member has an entry. Not in Kubernetes: there, who does not report is invisible.
+/// The condition that every member has an entry. Not in Kubernetes, where a server that does not report goes unnoticed.
 pub const ALL_SERVERS_REPORTING: &str = "AllServersReporting";
 
-/// So many servers are named in a message; a reader who needs all of them compares with the leases.
+/// Servers named in the message of the condition; the rest is counted.
 const SERVERS_NAMED_MAX: usize = 10;
 
-/// The version that all entries name; `None` if they differ or there is none.
-pub fn common_encoding_version(entries: &[ServerStorageVersion]) -> Option<&str> {
-    let (first, rest) = entries.split_first()?;
-    let is_common = rest.iter().all(|entry| entry.encoding_version == first.encoding_version);
-    is_common.then_some(&*first.encoding_version)
-}
-
-/// Brings the rest of a status in line with its entries. Conditions of other types stay as they are.
+/// Updates the common version and the conditions from the entries. Conditions of other types stay unchanged.
 pub fn update_agreement(status: &mut StorageVersionStatus, generation: i64, members: &MemberSet, now: Time) {
     let common = common_encoding_version(&status.storage_versions).map(str::to_owned);
     let common_version_changed = common.is_some() && status.common_encoding_version.is_some() && {
-        // From one version to another the condition stays True, and yet something has changed.
+        // The condition stays True when one common version replaces another, but its transition time must change.
         common != status.common_encoding_version
     };
     let mut equal = match common {
@@ -84,7 +77,8 @@ fn new_condition(condition_type: &str, status: &str, reason: &str, message: &str
     }
 }
 
-/// Puts a condition where that of its type was. Its time stays if its status does, unless `has_moved`.
+/// Replaces the condition of the same type. Keeps its transition time if the status is unchanged, unless
+/// `is_transition`.
 fn set_condition(
     conditions: &mut Vec<StorageVersionCondition>,
     mut next: StorageVersionCondition,

@@ -1,19 +1,18 @@
-//! How long to wait before the next try.
+//! The waits before retries.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use tasks::Backoff;
 
-/// The waits after failures.
 pub(crate) const AFTER_FAILURE: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-/// The least that a write is taken to last, and the longest wait after somebody else was quicker: long enough for a crowd of
-/// servers at one object to pass one by one.
+/// The assumed minimal duration of a write, and the longest wait after a conflict: long enough for many servers to
+/// write one object in turn.
 const WRITE_DURATION_MIN: Duration = Duration::from_millis(1);
 const CONFLICT_BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// Somewhere between nothing and a limit that doubles, measured by how long a write lasts: of all that wait for the same commit
-/// one wins, so that those who met must not meet in the next one again.
+/// A random wait below a limit that doubles with each conflict, starting at twice the duration of a write. One of the
+/// writers in a commit wins, so the randomness must spread the others over several commits.
 pub(crate) fn after_conflict(conflicts: u32, write_duration: Duration, rng: &mut Rng) -> Duration {
     let limits = Backoff::new(write_duration.max(WRITE_DURATION_MIN).saturating_mul(2), CONFLICT_BACKOFF_MAX);
     limits.after(conflicts.saturating_add(1)).mul_f64(rng.f64())

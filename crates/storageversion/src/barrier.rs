@@ -1,8 +1,8 @@
-//! The barrier: a resource may be written once this server has said in which version it writes, and for as long as that stands.
+//! The barrier: a resource may be written while this server's entry in its StorageVersion is published and unchanged.
 //!
-//! A permit names the object that holds our entry and its revision. Whoever persists makes the write conditional on it, so that
-//! a server that was paused between permit and write cannot write in a version that is no longer published: there is no moment
-//! between check and write.
+//! A permit is a [`Fence`]: the object that holds this server's entry, with its revision. The write is made conditional
+//! on it in the same transaction, so a server that is paused between permit and write cannot write in a version that is
+//! no longer published.
 
 mod exemptions;
 
@@ -25,25 +25,24 @@ use crate::metrics::Metrics;
 use crate::ports::{StorageVersionSnapshot, revision_of};
 use crate::registration::{Registration, Registrations};
 
-/// Says which resources may be written now. Clones share it.
+/// Decides which resources may be written now. Clones share it.
 #[derive(Clone)]
 pub struct PublicationBarrier(Arc<BarrierInner>);
 
 struct BarrierInner {
     server: Arc<str>,
     lease_duration: Duration,
-    /// When our identity lease was last renewed. Set once, when there is one to keep.
+    /// The time of the last renewal of the identity lease. Set once.
     lease_renewals: OnceLock<watch::Receiver<Option<Instant>>>,
     resources: ArcSwap<RegisteredResources>,
-    /// Changes whenever a resource was opened, closed or registered.
+    /// Incremented whenever a resource is opened, closed or registered.
     changes: watch::Sender<u64>,
     metrics: Metrics,
 }
 
-/// By resource, then by group.
+/// By resource name, then by group.
 type RegisteredResources = HashMap<Arc<str>, Vec<(Arc<str>, Arc<RegisteredResource>)>>;
 
-/// One registered resource.
 #[derive(Debug)]
 pub(crate) struct RegisteredResource {
     pub(crate) name: Arc<str>,
@@ -54,29 +53,29 @@ pub(crate) struct RegisteredResource {
 
 #[derive(Clone, Debug, Default)]
 struct PublicationState {
-    /// What we know of the object is of this revision.
+    /// While open, the object's own revision, for fences; while closed, the revision of the last observation.
     revision: u64,
-    /// The object's own revision when it was last judged: what did not change need not be judged again.
+    /// The object's own revision at the last check; an unchanged object is not checked again.
     checked_revision: Option<u64>,
     is_open: bool,
     last_error: Option<String>,
 }
 
-/// What a write depends on: this object must be of this revision when the write happens.
+/// The condition of a write: the object must still be at this revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// The name of the StorageVersion.
     pub name: Arc<str>,
-    /// Its revision.
+    /// The revision of the StorageVersion.
     pub revision: u64,
 }
 
-/// Why a write must wait. Nothing was executed. In kube-apiserver's words.
+/// A write that must wait; nothing was written. Displays kube-apiserver's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistrationPending {
-    /// The resource.
+    /// The resource of the write.
     pub resource: GroupResource,
-    /// What was last in the way; `None` if nothing but time.
+    /// The last error of the publisher; `None` if there was none.
     pub last_error: Option<String>,
 }
 
@@ -94,7 +93,8 @@ impl fmt::Display for RegistrationPending {
 impl std::error::Error for RegistrationPending {}
 
 impl PublicationBarrier {
-    /// A barrier that is closed for all of these resources, and that nothing can open before [`PublicationBarrier::set_lease_renewals`].
+    /// Creates a barrier that is closed for all `registrations`. It cannot open before
+    /// [`PublicationBarrier::set_lease_renewals`].
     pub fn new(server: Arc<str>, lease_duration: Duration, registrations: &Registrations, metrics: Metrics) -> Self {
         let barrier = Self(Arc::new(BarrierInner {
             server,
@@ -110,26 +110,27 @@ impl PublicationBarrier {
         barrier
     }
 
-    /// From now on our lease is kept; this tells when it was last renewed. Counts once.
+    /// Sets the channel with the time of the last lease renewal. Only the first call counts.
     pub fn set_lease_renewals(&self, lease_renewals: watch::Receiver<Option<Instant>>) {
         let _ = self.0.lease_renewals.set(lease_renewals);
     }
 
-    /// What a write depends on (nothing, for the exceptions), or why it must wait.
+    /// Returns the condition of a write, `None` for exempt and unregistered resources, or the reason for which it must
+    /// wait.
     pub fn permit(&self, write: &WriteIntent<'_>) -> Result<Option<Fence>, RegistrationPending> {
         let Some(slot) = self.resource_for(write) else { return Ok(None) };
         self.check_open(&slot).inspect_err(|_| self.0.metrics.held_writes.inc())
     }
 
-    /// The object was found to be another than a permit said: this is what is there now, as of `as_of`. The next permit
-    /// depends on it.
+    /// Reports that the object of a fence has changed. The next permit uses `current`, the object at revision `as_of`.
     pub fn handle_stale_permit(&self, write: &WriteIntent<'_>, current: Option<&StorageVersion>, as_of: u64) {
         if let Some(slot) = self.resource_for(write) {
             self.observe(&slot, current, as_of);
         }
     }
 
-    /// Whether our lease was renewed so recently that nobody can have taken us for gone.
+    /// Checks that the identity lease was renewed within its duration, so that no other server can regard this one as
+    /// gone.
     pub fn check_lease(&self) -> Result<(), String> {
         let renewed = self.0.lease_renewals.get().and_then(|renewed| *renewed.borrow());
         let Some(renewed) = renewed else { return Err("the identity lease is not held yet".to_owned()) };
@@ -140,12 +141,12 @@ impl PublicationBarrier {
         Err(format!("the identity lease was last renewed {} s ago and has expired", age.as_secs()))
     }
 
-    /// The names of registered resources that are closed.
+    /// The StorageVersion names of all closed resources.
     pub fn closed_resources(&self) -> Vec<Arc<str>> {
         self.unpublished().into_iter().map(|slot| slot.name.clone()).collect()
     }
 
-    /// Waits until this is registered and open.
+    /// Waits until exactly this registration is published.
     pub(crate) async fn wait_until_open(&self, registration: &Registration) {
         let mut changes = self.0.changes.subscribe();
         loop {
@@ -154,12 +155,12 @@ impl PublicationBarrier {
             if slot.is_some_and(|slot| *slot.registration == *registration && slot.state.lock().is_open) {
                 return;
             }
-            // The sender lives in `self`.
+            // `self` keeps the sender alive.
             let _ = changes.changed().await;
         }
     }
 
-    /// Tells of every opening, closing and registration.
+    /// A channel that changes whenever a resource is opened, closed or registered.
     pub(crate) fn subscribe_changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
@@ -168,7 +169,7 @@ impl PublicationBarrier {
         &self.0.server
     }
 
-    /// What is to be published.
+    /// The closed resources, in order of names.
     pub(crate) fn unpublished(&self) -> Vec<Arc<RegisteredResource>> {
         let slots = self.0.resources.load();
         let mut pending: Vec<_> = slots.values().flatten().map(|(_, slot)| slot.clone()).collect();
@@ -177,12 +178,12 @@ impl PublicationBarrier {
         pending
     }
 
-    /// Whether the resource of an object of this name is registered.
+    /// True if the resource of the StorageVersion `name` is registered.
     pub(crate) fn is_registered(&self, name: &str) -> bool {
         crate::names::parse_storage_version_name(name).is_some_and(|resource| self.find_resource(resource).is_some())
     }
 
-    /// Closes a resource until this was published.
+    /// Registers a resource and closes it until it is published. An equal registration changes nothing.
     pub(crate) fn register(&self, registration: &Arc<Registration>) {
         let resource = registration.resource();
         let slot = Arc::new(RegisteredResource {
@@ -199,12 +200,11 @@ impl PublicationBarrier {
         self.set_resource(resource, Some(&slot));
     }
 
-    /// Forgets a resource.
     pub(crate) fn unregister(&self, resource: GroupResource<&str>) {
         self.set_resource(resource, None);
     }
 
-    /// Takes notice of all objects.
+    /// Updates all resources from a snapshot.
     pub(crate) fn observe_all(&self, snapshot: &StorageVersionSnapshot) {
         if snapshot.revision == 0 {
             return;
@@ -216,7 +216,8 @@ impl PublicationBarrier {
         }
     }
 
-    /// Takes notice of what changed between two snapshots: in a crowd of servers that start, one object at a time.
+    /// Updates the resources whose objects differ between two snapshots, since many servers that start together change
+    /// one object at a time.
     pub(crate) fn observe_changes(&self, before: &StorageVersionSnapshot, snapshot: &StorageVersionSnapshot) {
         let has_same_names = before.objects.keys().eq(snapshot.objects.keys());
         if before.revision == 0 || !has_same_names {
@@ -231,9 +232,10 @@ impl PublicationBarrier {
         }
     }
 
-    /// Takes notice of an object, or of its absence, as of a revision. What is older than what we know is no news.
+    /// Updates a resource from its object, or from its absence, at revision `as_of`. Older observations are ignored.
     ///
-    /// `as_of` later than the object's own revision means that it did not change in between; a fence needs its own.
+    /// `as_of` may be later than the object's own revision if the object did not change in between; a fence needs the
+    /// object's own.
     pub(crate) fn observe(&self, resource: &RegisteredResource, object: Option<&StorageVersion>, as_of: u64) {
         let mut state = resource.state.lock();
         if as_of < state.revision {
@@ -252,18 +254,19 @@ impl PublicationBarrier {
         }
         drop(state);
         if was_open && !is_open {
-            tracing::warn!(name = %resource.name, "our entry is gone or was changed; writes wait until it is published again");
+            tracing::warn!(name = %resource.name, "storage version entry was removed or changed, holding writes until it is republished");
         }
         if was_open != is_open {
             self.0.changes.send_modify(|changes| *changes += 1);
         }
     }
 
-    /// Remembers what is in the way of a publication, for those who wait for it.
+    /// Records the last error of the publisher, for the error of held writes.
     pub(crate) fn record_error(&self, resource: &RegisteredResource, error: &str) {
         resource.state.lock().last_error = Some(error.to_owned());
     }
 
+    /// Returns the fence of an open resource if the identity lease is current.
     fn check_open(&self, resource: &RegisteredResource) -> Result<Option<Fence>, RegistrationPending> {
         let closed =
             |last_error| RegistrationPending { resource: resource.registration.resource().owned(), last_error };

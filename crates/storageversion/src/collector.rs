@@ -1,8 +1,9 @@
-//! Garbage collection: entries of servers that hold no lease go, and objects without entries; the agreement follows.
+//! The garbage collector: removes entries of servers without a lease and objects without entries, and updates the
+//! agreement.
 //!
-//! One server does it, elected by a Lease. Everything it writes is conditional on what it read, and before it takes anybody for
-//! gone it asks storage again: a server is a member before it publishes, so whoever has an entry in an object that we read has,
-//! if it is there at all, a lease that we find when we ask after reading.
+//! One elected server runs it. Every write is conditional on the object that was read, and before it removes an entry
+//! it reads the members from storage again: a server is a member before it publishes, so a live server with an entry in
+//! the object has a lease that this later read finds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +25,14 @@ use crate::ports::{
     MemberSource, MembersUnknown, StorageVersionClient, StorageVersionSnapshot, StorageVersionWriteError,
 };
 
-/// How long a member may take to report before it is said that it does not: a joining server needs less than a second.
+/// How long a member may lack an entry before it is marked as not reporting: a joining server needs less than a second.
 const REPORT_GRACE: Duration = Duration::from_secs(2);
-/// How long an object may be without entries: real servers create it first and fill it with a second request.
+/// How long an object may have no entries: kube-apiserver creates it first and adds the entry with a second request.
 const EMPTY_GRACE: Duration = Duration::from_secs(10);
 
-/// How long to let further changes come before they are looked at together.
+/// How long to wait for further changes, to handle them together.
 const CHANGE_DEBOUNCE: Duration = Duration::from_millis(5);
 
-/// The collector. Clones do the same work.
 #[derive(Clone)]
 pub(crate) struct StorageVersionCollector {
     pub(crate) client: Arc<dyn StorageVersionClient>,
@@ -47,19 +47,19 @@ pub(crate) struct StorageVersionCollector {
 enum CollectError {
     #[error("{reason}")]
     Unavailable { reason: String },
-    #[error("storage did not answer in time")]
+    #[error("storage did not respond in time")]
     TimedOut,
     #[error(transparent)]
     MembersUnknown(#[from] MembersUnknown),
 }
 
-/// What can wait, and since when: by the object's name, with what it waits for.
+/// Edits that can wait: by object name, the reason and the start of the wait.
 #[derive(Debug, Default)]
 struct GracePeriods {
     since: BTreeMap<Arc<str>, (GraceReason, Instant)>,
 }
 
-/// Objects that were found to be as they should be, among these members.
+/// Objects that need no edit, given these members; they are skipped until they change.
 #[derive(Debug, Default)]
 struct UpToDateObjects {
     members: Option<Arc<MemberSet>>,
@@ -81,7 +81,6 @@ enum GraceReason {
 }
 
 impl StorageVersionCollector {
-    /// Collects for as long as this server leads.
     pub(crate) async fn run_as_leader(self, term: Term) {
         let (mut snapshots, mut members) = (self.client.subscribe(), self.member_source.subscribe());
         let (mut backoff, mut patience, mut settled) =
@@ -104,14 +103,14 @@ impl StorageVersionCollector {
                     tokio::time::sleep(CHANGE_DEBOUNCE).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "storage versions cannot be collected; trying again");
+                    tracing::warn!(%error, "failed to collect storage versions, will retry");
                     tokio::time::sleep(backoff.next_jittered(&mut rng)).await;
                 }
             }
         }
     }
 
-    /// Looks at every object; gives when to look again although nothing changed.
+    /// Edits every object that needs it; returns when to check again without a change.
     async fn collect_all(
         &self,
         snapshot: &StorageVersionSnapshot,
@@ -140,8 +139,7 @@ impl StorageVersionCollector {
         Ok(next_look)
     }
 
-    /// Writes what becomes of an object, judged by who takes part now. If it was changed meanwhile, there will be another
-    /// snapshot.
+    /// Edits an object by the current members of the cluster. After a conflict the next snapshot triggers another pass.
     async fn apply_edit(&self, object: &StorageVersion, term: &Term) -> Result<(), CollectError> {
         let asked = tokio::time::timeout(self.request_timeout, self.member_source.fetch_current()).await;
         let members = asked.map_err(|_| CollectError::TimedOut)??;
@@ -157,7 +155,7 @@ impl StorageVersionCollector {
             Edit::Delete => {
                 let deleted = self.write_with_timeout(self.client.delete(object)).await?;
                 if deleted == CollectWriteOutcome::Written {
-                    tracing::info!(name = object.metadata.name, "removed a storage version that no server reports");
+                    tracing::info!(name = object.metadata.name, "removed storage version without entries");
                     self.metrics.collected.with_label_values(&["objects"]).inc();
                 }
                 (deleted, 0)
@@ -207,7 +205,7 @@ enum CollectWriteOutcome {
 }
 
 impl GracePeriods {
-    /// Until when an edit is to wait; `None` if it is not, or not any longer.
+    /// The time until which an edit can wait; `None` if it is due.
     fn defer_until(&mut self, name: &Arc<str>, object: &StorageVersion, edit: &Edit) -> Option<Instant> {
         let waiting = match edit {
             Edit::Put(next) if edit::only_marks_reports_missing(object, next) => {
@@ -240,7 +238,7 @@ async fn wait_for_change(
             None => std::future::pending().await,
         }
     };
-    // Senders that are gone end with the server: then there is nothing new, and the task is stopped from outside.
+    // Senders end only with the server, and the task is then stopped from outside.
     let changed = async {
         tokio::select! {
             Ok(()) = snapshots.changed() => {}

@@ -1,4 +1,4 @@
-//! What becomes of an object: pure, from what was read to what is written.
+//! Pure edits of StorageVersion objects.
 
 use api::objects::{ServerStorageVersion, StorageVersion};
 use api::time::Time;
@@ -6,34 +6,34 @@ use api::time::Time;
 use crate::agreement::{ALL_SERVERS_REPORTING, update_agreement};
 use crate::members::MemberSet;
 
-/// What to do with an object.
+/// The write that an edit results in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// Nothing.
+    /// The object is already as it should be.
     Keep,
-    /// Replace it.
+    /// Replace the object.
     Put(Box<StorageVersion>),
-    /// Remove it: nobody has an entry.
+    /// Delete the object, which has no entries left.
     Delete,
 }
 
-/// Whether a server's entry is there, once, and says exactly this.
+/// True if the object has exactly one entry of the server, equal to `entry`.
 pub fn has_exact_entry(object: &StorageVersion, entry: &ServerStorageVersion) -> bool {
     let mut own = object.status.storage_versions.iter().filter(|other| other.api_server_id == entry.api_server_id);
     own.next() == Some(entry) && own.next().is_none()
 }
 
-/// Whether this server has an entry, whatever it says.
+/// True if `server` has an entry, of any version.
 pub fn has_entry_of(object: &StorageVersion, server: &str) -> bool {
     object.status.storage_versions.iter().any(|entry| entry.api_server_id == server)
 }
 
-/// Whether somebody has an entry who does not take part.
+/// True if any entry belongs to a server that is not a member.
 pub fn has_entries_of_non_members(object: &StorageVersion, members: &MemberSet) -> bool {
     object.status.storage_versions.iter().any(|entry| !members.contains(&entry.api_server_id))
 }
 
-/// The object with a server's entry, without those of servers that no longer take part (KEP-2339, "Updating StorageVersion").
+/// Adds or replaces a server's entry and drops the entries of non-members (KEP-2339, "Updating StorageVersion").
 pub fn add_entry(
     current: Option<&StorageVersion>,
     name: &str,
@@ -55,12 +55,12 @@ pub fn add_entry(
     object
 }
 
-/// The object without entries of servers that no longer take part, and with the agreement that follows.
+/// Drops the entries of non-members and updates the agreement.
 pub fn remove_stale_entries(current: &StorageVersion, members: &MemberSet, now: Time) -> Edit {
     retain_entries(current, |entry| members.contains(&entry.api_server_id), members, now)
 }
 
-/// The object without one server's entry, and without those of servers that no longer take part.
+/// Drops the entry of one server and those of non-members.
 pub fn remove_entry(current: &StorageVersion, server: &str, members: &MemberSet, now: Time) -> Edit {
     retain_entries(
         current,
@@ -70,8 +70,8 @@ pub fn remove_entry(current: &StorageVersion, server: &str, members: &MemberSet,
     )
 }
 
-/// Whether an edit says no more than that somebody does not report. That can wait for a moment: a server that joins is a
-/// member first, reports next, and writes only then.
+/// True if the edit only marks members as not reporting. Such an edit can wait: a joining server is a member first,
+/// publishes next, and writes only then.
 pub fn only_marks_reports_missing(current: &StorageVersion, next: &StorageVersion) -> bool {
     let without_reports = |object: &StorageVersion| {
         let mut status = object.status.clone();
@@ -94,7 +94,7 @@ fn retain_entries(
     let mut object = current.clone();
     let mut once = first_entry_per_server();
     object.status.storage_versions.retain(|entry| keep(entry) && once(entry));
-    // A finalizer holds an object here as anywhere.
+    // A finalizer keeps the object, as everywhere.
     if object.status.storage_versions.is_empty() && object.metadata.finalizers.is_empty() {
         return Edit::Delete;
     }
@@ -102,7 +102,7 @@ fn retain_entries(
     if object == *current { Edit::Keep } else { Edit::Put(Box::new(object)) }
 }
 
-/// Lets the first entry of each server pass.
+/// Accepts the first entry of each server.
 fn first_entry_per_server() -> impl FnMut(&ServerStorageVersion) -> bool {
     let mut seen = std::collections::BTreeSet::new();
     move |entry| seen.insert(entry.api_server_id.clone())

@@ -1,13 +1,15 @@
-//! Agreement on encoding versions (KEP-2339): which version each server writes, and that it says so before it writes.
+//! Storage versions (KEP-2339): every server publishes the encoding version of each resource before it writes the
+//! resource.
 //!
-//! A pure core decides: [`agreement`] computes what follows from the entries of an object, [`edit`] what becomes of it,
-//! [`validation`] what Kubernetes accepts. A thin shell acts through [`ports`]: [`publisher`] keeps our entries in place,
-//! [`barrier`] is the barrier that every write passes, [`collector`] removes what servers leave behind. [`StorageVersionManager`]
-//! wires all of it.
+//! The rules are pure: [`agreement`] derives the common version and the conditions of an object from its entries,
+//! [`edit`] computes updated objects. The I/O goes through [`ports`]:
+//! [`publisher`] keeps this server's entries in place, [`barrier`] guards every write, [`collector`] removes entries of
+//! servers that are gone. [`StorageVersionManager`] runs all of them.
 //!
-//! Nothing here knows a store, a registry or a catalogue. So an aggregated API server can use the crate as it is: it gives its
-//! own resources as [`Registration`]s, implements [`ports::StorageVersionClient`] and [`ports::MemberSource`] over a client of the
-//! main API server, keeps an identity lease, and asks the [`PublicationBarrier`] before it persists.
+//! The crate knows no store, registry or built-in kind, so an aggregated API server can use it as it is: it passes its
+//! resources as [`Registration`]s, implements [`ports::StorageVersionClient`] and [`ports::MemberSource`] over a client
+//! of the main API server, renews an identity lease, and asks the [`PublicationBarrier`] for a permit before each
+//! write.
 
 pub mod agreement;
 mod backoff;
@@ -22,7 +24,6 @@ pub mod publisher;
 pub mod registration;
 #[cfg(test)]
 mod testing;
-pub mod validation;
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,38 +45,38 @@ use crate::collector::StorageVersionCollector;
 use crate::ports::{MemberSource, StorageVersionClient};
 use crate::publisher::StorageVersionPublisher;
 
-/// The name of kube-apiserver's post-start hook, by which readiness and metrics tell of publication.
+/// The name of kube-apiserver's post-start hook, under which readiness and metrics report publication.
 pub const POST_START_HOOK: &str = "built-in-resources-storage-version-updater";
-/// The Lease by which the collector is elected, in kube-system.
+/// The Lease in kube-system that elects the collector.
 pub const COLLECTOR_LEASE: &str = "unskew-storage-version-collector";
 
-/// How storage versions are kept.
+/// Settings of the [`StorageVersionManager`].
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// This process, for the election of the collector.
+    /// The holder identity of this process in the election of the collector.
     pub holder: String,
-    /// How long any one call to storage may take.
+    /// The deadline of each call to storage.
     pub request_timeout: Duration,
-    /// How quickly the collector is elected.
+    /// The lease timings of the election.
     pub election_timings: election::ElectionTimings,
-    /// The wall clock, for times in conditions.
+    /// The wall clock for `lastTransitionTime`.
     pub clock: fn() -> Timestamp,
-    /// For jitter.
+    /// The seed of retry jitter.
     pub seed: u64,
 }
 
-/// Everything that is needed of the world.
+/// The connections of the [`StorageVersionManager`] to the cluster.
 #[derive(Clone)]
 pub struct StorageVersionPorts {
-    /// The objects.
+    /// Reads and writes StorageVersion objects.
     pub client: Arc<dyn StorageVersionClient>,
-    /// Who takes part.
+    /// The servers of the cluster.
     pub member_source: Arc<dyn MemberSource>,
-    /// For the election of the collector.
+    /// Leases for the election of the collector.
     pub lease_client: Arc<dyn LeaseClient>,
 }
 
-/// Storage versions, kept by tasks. Clones share them.
+/// The running publisher and collector of this server. Clones share them.
 #[derive(Clone)]
 pub struct StorageVersionManager {
     barrier: PublicationBarrier,
@@ -83,8 +84,8 @@ pub struct StorageVersionManager {
 }
 
 impl StorageVersionManager {
-    /// Starts to publish what the barrier was made with, once `renewed` tells that this server holds its identity lease; to
-    /// follow the objects; and to stand for the collector.
+    /// Starts three tasks: the publisher, which begins once `lease_renewals` shows that this server holds its identity
+    /// lease; the task that feeds object changes to the barrier; and the elected collector.
     pub fn start(
         config: &Config,
         barrier: PublicationBarrier,
@@ -138,32 +139,32 @@ impl StorageVersionManager {
         Self { barrier, first_publication: first }
     }
 
-    /// Registers a resource that is served from now on, or in another version from now on, and waits until that is published:
-    /// only then may its handler open, or write in the new version. In between, writes of it are held.
+    /// Registers a resource that is newly served, or served in another version, and waits until it is published: only
+    /// then may its handler open, or write in the new version. Until then the barrier holds writes of the resource.
     ///
-    /// For custom resources. Those of a former start that are not registered again are withdrawn, so what is known at the start
-    /// is better given to [`PublicationBarrier::new`].
+    /// For custom resources. Entries of an earlier process that are not registered again are withdrawn, so resources
+    /// known at start should be passed to [`PublicationBarrier::new`].
     pub async fn register_and_publish(&self, registration: Registration) {
         let registration = Arc::new(registration);
         self.barrier.register(&registration);
         self.barrier.wait_until_open(&registration).await;
     }
 
-    /// Forgets a resource that is served no longer; its entry is withdrawn.
+    /// Unregisters a resource that is no longer served; the publisher withdraws its entry.
     pub fn unregister(&self, resource: GroupResource<&str>) {
         self.barrier.unregister(resource);
     }
 
-    /// Waits until everything was published once.
+    /// Waits until all registered resources were published once.
     pub async fn wait_until_published(&self) {
         let mut first = self.first_publication.clone();
-        // The publisher ends with the server; nobody waits for readiness then.
+        // The publisher ends only with the server.
         if first.wait_for(|first| *first).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Whether everything was published once; in kube-apiserver's words if not, and what it waits for.
+    /// Checks that all resources were published once; the error says what is missing, in kube-apiserver's words.
     pub fn check_first_publication(&self) -> Result<(), String> {
         if *self.first_publication.borrow() {
             return Ok(());
@@ -174,7 +175,7 @@ impl StorageVersionManager {
         })
     }
 
-    /// Whether writes pass: everything was published and still stands, and our lease is current. In words if not.
+    /// Checks that writes are permitted: all entries are published and unchanged, and the identity lease is current.
     pub fn check_writable(&self) -> Result<(), String> {
         self.check_first_publication()?;
         self.barrier.check_lease()?;

@@ -1,19 +1,19 @@
-//! The servers that take part: those that hold a valid identity lease.
+//! The members of the cluster: servers with a valid identity lease.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Names of servers, such as `apiserver-tcwjsvs6hjq4qbwzx5rvp5fsqe`.
+/// Server names, such as `apiserver-tcwjsvs6hjq4qbwzx5rvp5fsqe`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberSet(BTreeSet<Arc<str>>);
 
 impl MemberSet {
-    /// Whether this server takes part.
+    /// True if `server` holds a valid identity lease.
     pub fn contains(&self, server: &str) -> bool {
         self.0.contains(server)
     }
 
-    /// All of them, by name.
+    /// All members, in order of names.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.iter()
     }

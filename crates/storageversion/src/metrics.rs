@@ -1,20 +1,19 @@
-//! What this crate counts.
+//! The metrics of this crate.
 
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 
-/// The figures of storage versions.
+/// The metrics of storage versions.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Attempts to write an object, by how they ended.
     pub(crate) writes: IntCounterVec,
-    /// Writes of others that were held back.
+    /// Writes of other objects that the barrier held.
     pub(crate) held_writes: IntCounter,
-    /// What the collector removed: entries and objects.
+    /// Entries and objects that the collector removed.
     pub(crate) collected: IntCounterVec,
 }
 
 impl Metrics {
-    /// Registers the figures.
+    /// Registers the metrics.
     pub fn new(registry: &Registry) -> Self {
         let metrics = Self {
             writes: counters(

@@ -1,17 +1,17 @@
-//! What a StorageVersion is called: `<group>.<resource>`, with `core` for the core group.
+//! The names of StorageVersion objects: `<group>.<resource>`, with `core` for the core group.
 
 use api::GroupResource;
 
-/// What stands for the core group, whose own name is empty.
+/// Stands for the core group, whose name is empty.
 const CORE_GROUP: &str = "core";
 
-/// The name of the object of a resource.
+/// The name of a resource's StorageVersion.
 pub fn storage_version_name(resource: GroupResource<&str>) -> String {
     let group = if resource.group.is_empty() { CORE_GROUP } else { resource.group };
     format!("{group}.{}", resource.resource)
 }
 
-/// The resource that an object of this name is about; `None` if it cannot be about any. Groups have dots, resources have none.
+/// The resource of a StorageVersion name; `None` without a dot. Groups contain dots, resources do not.
 pub fn parse_storage_version_name(name: &str) -> Option<GroupResource<&str>> {
     let (group, resource) = name.rsplit_once('.')?;
     Some(GroupResource { group: if group == CORE_GROUP { "" } else { group }, resource })

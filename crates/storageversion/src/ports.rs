@@ -1,7 +1,7 @@
-//! What this crate needs of the world outside, as small traits over values.
+//! The traits through which this crate accesses the cluster.
 //!
-//! A server implements them on its registry and its view of the cluster; an aggregated API server would implement them on a
-//! client; tests in memory. Whoever implements a call gives it a deadline, and callers guard theirs as well.
+//! A server implements them on its registry and its view of the members, an aggregated API server on a client, tests in
+//! memory. Implementations bound every call by a deadline, and callers do so as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,57 +14,57 @@ use crate::members::MemberSet;
 
 /// The StorageVersion objects of the cluster.
 ///
-/// A [`StorageVersion`] that crosses this trait carries its `resourceVersion`, the revision of the write that put it.
+/// Every [`StorageVersion`] in this trait carries its `resourceVersion`, the revision of its last write.
 pub trait StorageVersionClient: Send + Sync {
-    /// All objects, as they change.
+    /// A channel with all objects, updated on every change.
     fn subscribe(&self) -> watch::Receiver<Arc<StorageVersionSnapshot>>;
 
-    /// Replaces an object that still has the uid and resourceVersion it carries; creates it if it carries none. What a
-    /// creation lacks (uid, creationTimestamp) is added. Gives back what is stored.
+    /// Replaces an object that still has the given uid and resourceVersion, or creates it if it has none, adding uid
+    /// and creationTimestamp. Returns the stored object.
     fn put(&self, object: StorageVersion) -> BoxFuture<'_, Result<StorageVersion, StorageVersionWriteError>>;
 
-    /// Removes an object that still has the uid and resourceVersion that were seen.
+    /// Deletes an object that still has the uid and resourceVersion of `expected`.
     fn delete(&self, expected: &StorageVersion) -> BoxFuture<'_, Result<(), StorageVersionWriteError>>;
 }
 
-/// All objects at one moment.
+/// All StorageVersion objects at one revision.
 #[derive(Clone, Debug, Default)]
 pub struct StorageVersionSnapshot {
-    /// Every change up to this revision is in it; zero: nothing was read yet.
+    /// Every change up to this revision is included; zero: nothing was read yet.
     pub revision: u64,
-    /// By name. What cannot be read is left out, and a write to it says why.
+    /// By name. Undecodable objects are left out; a write to one fails with the reason.
     pub objects: BTreeMap<Arc<str>, Arc<StorageVersion>>,
 }
 
-/// Why a write did not happen, or may not have.
+/// A failed write of a StorageVersion.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StorageVersionWriteError {
-    /// It is not as it was seen; this is what is there now.
-    #[error("it was changed meanwhile")]
+    /// The object was changed; this is the current one, `None` if it is absent.
+    #[error("the object was changed concurrently")]
     Conflict(Option<Box<StorageVersion>>),
-    /// Anything else; it may work later, and may have worked.
+    /// Any other failure. It may be temporary, and the write may have happened.
     #[error("{reason}")]
     Unavailable {
-        /// For the log, and for whoever waits for the barrier.
+        /// Text for the log and for the error of held writes.
         reason: String,
     },
 }
 
-/// Who takes part: the holders of valid identity leases, this server included as soon as it holds one.
+/// The members of the cluster: the holders of valid identity leases, including this server once it holds one.
 pub trait MemberSource: Send + Sync {
-    /// As it changes; `None` as long as it is not known.
+    /// A channel with the members; `None` until they are known.
     fn subscribe(&self) -> watch::Receiver<Option<Arc<MemberSet>>>;
 
-    /// As it is now: at least everything that storage held when this was called.
+    /// Reads the members from storage: at least every lease that was stored when this was called.
     fn fetch_current(&self) -> BoxFuture<'_, Result<Arc<MemberSet>, MembersUnknown>>;
 }
 
-/// Storage could not be asked who takes part. Nobody is taken to be gone because of it.
+/// The members could not be read. No server counts as gone because of this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the servers of the cluster are not known at the moment")]
 pub struct MembersUnknown;
 
-/// The revision that an object was put at; zero if it does not say.
+/// The revision of an object; zero if its resourceVersion is no number.
 pub(crate) fn revision_of(object: &StorageVersion) -> u64 {
     object.metadata.resource_version.parse().unwrap_or_default()
 }

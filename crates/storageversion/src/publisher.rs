@@ -1,4 +1,5 @@
-//! Publication: our entry in every object of what we keep, before anything of it is written; and again whenever it is gone.
+//! The publisher: puts this server's entry into the StorageVersion of every registered resource, and again whenever it
+//! is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,22 +23,21 @@ use crate::ports::{
     MemberSource, MembersUnknown, StorageVersionClient, StorageVersionSnapshot, StorageVersionWriteError, revision_of,
 };
 
-/// So many objects are written at once: enough to share commits, few enough that servers that start together meet less often.
+/// Concurrent writes: enough to share commits, few enough that servers that start together conflict less often.
 const CONCURRENT_WRITES: usize = 4;
-/// So often an object is tried at once before the others get their turn. Every try but the last was lost to another server's
-/// success, so that a hundred servers need about a hundred.
+/// Attempts per object and round. Each failed attempt means that another server succeeded, so a hundred servers need
+/// about a hundred.
 const ATTEMPTS_PER_ROUND: u32 = 200;
 
-/// How long to let further changes of the objects come before they are looked at for what is not kept any more.
+/// How long to wait for further object changes before checking for obsolete entries.
 const CHANGE_DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// The task that publishes.
 pub(crate) struct StorageVersionPublisher {
     pub(crate) barrier: PublicationBarrier,
     pub(crate) client: Arc<dyn StorageVersionClient>,
     pub(crate) member_source: Arc<dyn MemberSource>,
     pub(crate) lease_renewals: watch::Receiver<Option<Instant>>,
-    /// Whether everything was published once.
+    /// True once all resources were published.
     pub(crate) first_publication: watch::Sender<bool>,
     pub(crate) request_timeout: Duration,
     pub(crate) clock: fn() -> Timestamp,
@@ -45,20 +45,19 @@ pub(crate) struct StorageVersionPublisher {
     pub(crate) metrics: Metrics,
 }
 
-/// Why an object was not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum PublishError {
-    #[error("others changed it too often")]
+    #[error("too many conflicting writes of the storage version")]
     Contended,
     #[error("{reason}")]
     Unavailable { reason: String },
-    #[error("storage did not answer in time")]
+    #[error("storage did not respond in time")]
     TimedOut,
     #[error(transparent)]
     MembersUnknown(#[from] MembersUnknown),
 }
 
-/// Objects that we do not keep any more and have taken our entry out of, as of a revision: the snapshots may lag behind.
+/// Objects from which this server withdrew its entry, with the revision that it saw, since snapshots may lag behind.
 type WithdrawnRevisions = BTreeMap<Arc<str>, u64>;
 
 impl StorageVersionPublisher {
@@ -71,7 +70,7 @@ impl StorageVersionPublisher {
 
     async fn publish_forever(&mut self) {
         let mut snapshots = self.client.subscribe();
-        // Whoever is no member yet would be collected. Senders that are gone have ended with the server.
+        // The entry of a server that is not a member would be collected. Senders end only with the server.
         if self.lease_renewals.wait_for(Option::is_some).await.is_err()
             || snapshots.wait_for(|snapshot| snapshot.revision > 0).await.is_err()
         {
@@ -86,7 +85,7 @@ impl StorageVersionPublisher {
             match self.publish_pending(&snapshot, &mut withdrawn, &mut rng).await {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
-                    tracing::warn!(%error, closed = ?self.barrier.closed_resources(), "storage versions cannot be published; trying again");
+                    tracing::warn!(%error, closed = ?self.barrier.closed_resources(), "failed to publish storage versions, will retry");
                     tokio::time::sleep(backoff.next_jittered(&mut rng)).await;
                     continue;
                 }
@@ -95,7 +94,7 @@ impl StorageVersionPublisher {
                 self.first_publication.send_if_modified(|first| !std::mem::replace(first, true));
             }
             let others = async {
-                // A sender that is gone has ended with the server.
+                // The sender ends only with the server.
                 if snapshots.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
@@ -108,7 +107,7 @@ impl StorageVersionPublisher {
         }
     }
 
-    /// Writes everything that is to be written.
+    /// Publishes all unpublished resources and withdraws obsolete entries.
     async fn publish_pending(
         &self,
         snapshot: &StorageVersionSnapshot,
@@ -123,7 +122,7 @@ impl StorageVersionPublisher {
         let members = self.fetch_members().await.inspect_err(|error| {
             pending.iter().for_each(|slot| self.barrier.record_error(slot, &error.to_string()));
         })?;
-        // Servers that start together should not go through the objects side by side.
+        // Shuffled, so that servers that start together do not write the same objects at the same time.
         rng.shuffle(&mut pending);
         let publishing = pending.into_iter().map(|slot| (slot, rng.fork()));
         let results = stream::iter(publishing).map(async |(slot, mut rng)| {
@@ -138,7 +137,7 @@ impl StorageVersionPublisher {
         results.into_iter().collect()
     }
 
-    /// Puts our entry, again on newer state as long as others are quicker.
+    /// Puts this server's entry into an object, retrying on newer state after a conflict.
     async fn publish(
         &self,
         resource: &RegisteredResource,
@@ -153,7 +152,7 @@ impl StorageVersionPublisher {
                 self.barrier.observe(resource, Some(found), revision_of(found));
                 return Ok(());
             }
-            // Somebody may have joined after we looked and before the object was written.
+            // The server of an unknown entry may have joined after the members were read.
             if current.as_ref().is_some_and(|current| edit::has_entries_of_non_members(current, &members)) {
                 members = self.fetch_members().await?;
             }
@@ -167,14 +166,14 @@ impl StorageVersionPublisher {
                 PublishAttempt::Conflict(found) => current = found.map(|found| *found),
             }
             tokio::time::sleep(backoff::after_conflict(conflicts, began.elapsed(), rng)).await;
-            // What was found is old by now, if others went on.
+            // The snapshot may be newer than the object of the conflict by now.
             let known = current.as_ref().map_or(0, revision_of);
             current = newest().filter(|newest| revision_of(newest) > known).or(current);
         }
         Err(PublishError::Contended)
     }
 
-    /// Objects that hold an entry of ours, of a former process or of a resource that went, and that we do not keep.
+    /// Objects with an entry of this server for a resource that it does not register (any more).
     fn obsolete_objects(
         &self,
         snapshot: &StorageVersionSnapshot,
@@ -189,7 +188,7 @@ impl StorageVersionPublisher {
         objects.map(|(_, object)| object.clone()).collect()
     }
 
-    /// Takes our entry out of an object, if it is as it was seen; if not, there will be another snapshot.
+    /// Removes this server's entry from an object. After a conflict the next snapshot triggers another attempt.
     async fn withdraw(&self, object: &StorageVersion, members: &MemberSet) -> Result<(Arc<str>, u64), PublishError> {
         let seen = revision_of(object);
         let members = match edit::has_entries_of_non_members(object, members) {

@@ -1,4 +1,4 @@
-//! What this server says about one resource.
+//! The versions of one resource that this server publishes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use api::objects::ServerStorageVersion;
 
 use crate::names::storage_version_name;
 
-/// A resource, and the versions in which this server writes, reads and serves it. Versions are written as in `apiVersion`.
+/// A resource with the versions in which this server encodes, decodes and serves it, written as in `apiVersion`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     resource: GroupResource,
@@ -17,32 +17,32 @@ pub struct Registration {
     served_versions: Vec<String>,
 }
 
-/// All that a server says, by the names of the objects.
+/// All registrations of a server, by StorageVersion name.
 pub type Registrations = BTreeMap<Arc<str>, Arc<Registration>>;
 
 /// Versions that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRegistration {
-    /// What is written could not be read back.
+    /// The encoding version is not decodable.
     #[error("{resource} would be stored as {version}, which is not among the versions that can be read")]
     EncodingNotDecodable {
-        /// The resource.
+        /// The registered resource.
         resource: GroupResource,
-        /// The version.
+        /// The encoding version.
         version: String,
     },
-    /// What is served could not be read.
+    /// A served version is not decodable.
     #[error("{resource} would be served as {version}, which is not among the versions that can be read")]
     ServedNotDecodable {
-        /// The resource.
+        /// The registered resource.
         resource: GroupResource,
-        /// The version.
+        /// The served version.
         version: String,
     },
 }
 
 impl Registration {
-    /// Checks that what is encoded and served can also be decoded (KEP-2339, "Resource Version API").
+    /// Checks that the encoding version and all served versions are decodable (KEP-2339, "Resource Version API").
     pub fn new(
         resource: GroupResource,
         encoding: String,
@@ -58,17 +58,17 @@ impl Registration {
         Ok(Self { resource, encoding_version: encoding, decodable_versions: decodable, served_versions: served })
     }
 
-    /// The resource.
+    /// The registered resource.
     pub fn resource(&self) -> GroupResource<&str> {
         self.resource.borrowed()
     }
 
-    /// The name of the object.
+    /// The name of the resource's StorageVersion.
     pub fn name(&self) -> Arc<str> {
         storage_version_name(self.resource()).into()
     }
 
-    /// The entry of a server that says so.
+    /// The entry of `server` in the StorageVersion.
     pub fn entry(&self, server: &str) -> ServerStorageVersion {
         ServerStorageVersion {
             api_server_id: server.to_owned(),

@@ -1,4 +1,4 @@
-//! A cluster in memory: StorageVersion objects, members, and leases for the election, with trouble on demand.
+//! A cluster in memory: StorageVersion objects, members, and leases for the election, with injected failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::{
 };
 use crate::{Fence, IntentAuthor, RegistrationPending, WriteOperation};
 
-/// Storage that several servers of a test share. Clones share it.
+/// Storage that several test servers share. Clones share it.
 #[derive(Clone)]
 pub(crate) struct MemoryCluster {
     snapshot: Arc<watch::Sender<Arc<StorageVersionSnapshot>>>,
@@ -33,16 +33,15 @@ pub(crate) struct MemoryCluster {
     behavior: Arc<Mutex<ClusterBehavior>>,
 }
 
-/// How storage answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ClusterBehavior {
     #[default]
     Healthy,
     Failing,
     Hanging,
-    /// Writes happen and their answers are lost.
+    /// Writes happen and their responses are lost.
     LosingResponses,
-    /// Nobody knows who takes part.
+    /// The members cannot be read.
     MembersUnknown,
 }
 
@@ -58,7 +57,7 @@ impl MemoryCluster {
         }
     }
 
-    /// The same storage, with a mood of its own.
+    /// The same storage with a behavior of its own.
     pub(crate) fn with_own_behavior(&self) -> Self {
         Self { behavior: Arc::default(), ..self.clone() }
     }
@@ -71,12 +70,12 @@ impl MemoryCluster {
         self.members.send_replace(Some(Arc::new(members.split_whitespace().collect())));
     }
 
-    /// Nobody collects garbage: somebody else holds the lease.
+    /// Disables the collector: another holder has its lease.
     pub(crate) fn without_collector(self) -> Self {
         let mut lease = Lease::default();
         crate::COLLECTOR_LEASE.clone_into(&mut lease.metadata.name);
         lease.metadata.resource_version = "1".to_owned();
-        lease.spec.holder_identity = Some("somebody".to_owned());
+        lease.spec.holder_identity = Some("another-holder".to_owned());
         lease.spec.lease_duration_seconds = Some(i32::MAX);
         self.leases.lock().insert(lease.metadata.name.clone(), lease);
         self
@@ -86,7 +85,7 @@ impl MemoryCluster {
         self.snapshot.borrow().objects.get(name).map(|object| StorageVersion::clone(object))
     }
 
-    /// What was written so far; the log is emptied.
+    /// The writes so far; empties the log.
     pub(crate) fn take_log(&self) -> String {
         std::mem::take(&mut *self.log.lock()).join(", ")
     }
@@ -102,7 +101,7 @@ impl MemoryCluster {
         format!("{} | {common} | {}", entries.join(" "), conditions.join(" "))
     }
 
-    /// Does something to an object behind everybody's back.
+    /// Changes an object directly, as another client would.
     pub(crate) fn tamper(&self, name: &str, change: impl FnOnce(&mut StorageVersion)) {
         let mut object = self.get(name).unwrap_or_default();
         name.clone_into(&mut object.metadata.name);
@@ -137,7 +136,7 @@ impl MemoryCluster {
     ) -> BoxFuture<'a, Result<T, StorageVersionWriteError>> {
         let failed = || StorageVersionWriteError::Unavailable { reason: "on purpose".to_owned() };
         async move {
-            // Others get their turn between a read and the write that follows.
+            // Lets other servers run between a read and the write that follows.
             tokio::task::yield_now().await;
             let mood = *self.behavior.lock();
             match mood {
@@ -225,7 +224,6 @@ impl election::LeaseClient for MemoryCluster {
     }
 }
 
-/// A server of a test.
 pub(crate) struct PublishingServer {
     pub(crate) barrier: PublicationBarrier,
     pub(crate) manager: StorageVersionManager,
@@ -234,10 +232,9 @@ pub(crate) struct PublishingServer {
     pub(crate) tasks: Tasks,
 }
 
-/// How long leases last in these tests.
 pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(30);
 
-/// What `apps.deployments=v1 core.pods=v1` registers, each with the version that it encodes.
+/// Parses `apps.deployments=v1 core.pods=v1` into registrations with these encoding versions.
 pub(crate) fn parse_registrations(text: &str) -> Registrations {
     let registration = |word: &str| {
         let (name, version) = word.split_once('=').unwrap();
@@ -250,7 +247,7 @@ pub(crate) fn parse_registrations(text: &str) -> Registrations {
 }
 
 impl PublishingServer {
-    /// Starts one that does not hold its lease yet.
+    /// Starts a server that does not hold its lease yet.
     pub(crate) fn start(name: &str, storage: &MemoryCluster, registered: &str) -> Self {
         let (storage, tasks) = (storage.with_own_behavior(), Tasks::new());
         let metrics = Metrics::new(&prometheus::Registry::new());
@@ -270,12 +267,11 @@ impl PublishingServer {
         Self { barrier, manager: versions, lease_renewals: renewed, storage, tasks }
     }
 
-    /// Its lease is held from now on, for the time that leases last.
     pub(crate) fn renew(&self) {
         self.lease_renewals.send_replace(Some(Instant::now()));
     }
 
-    /// What a client's write of an object would need.
+    /// The permit for a client's update of an object.
     pub(crate) fn permit(&self, name: &str) -> Result<Option<Fence>, RegistrationPending> {
         self.barrier.permit(&update_of(name))
     }
@@ -285,7 +281,7 @@ impl PublishingServer {
     }
 }
 
-/// A client's write of something that has this storage version.
+/// A client's update of an object with this storage version.
 pub(crate) fn update_of(name: &str) -> WriteIntent<'_> {
     let resource =
         crate::names::parse_storage_version_name(name).unwrap_or(GroupResource { group: "", resource: name });

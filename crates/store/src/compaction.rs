@@ -1,13 +1,13 @@
-//! The loop that forgets history, shared with every other server on the store.
+//! The periodic compaction loop, in which all servers of a store elect one compactor per interval.
 //!
-//! It is kube-apiserver's, to the byte, so that both can use one etcd: every interval each server tries to write
-//! `compact_rev_key`, and the one that finds the key as it last saw it has won the round, writes the revision of the round
-//! before and compacts to it. The others adopt what they find. So one server compacts per interval, and between one and two
-//! intervals of history are kept.
+//! The protocol is kube-apiserver's, byte for byte, so that both can share one etcd. Every interval each server tries
+//! to write `compact_rev_key`; the server that finds the key as it last saw it wins the round, writes the revision of
+//! the previous round and compacts to it. The other servers adopt the key that they find. Thus one server compacts per
+//! interval, and between one and two intervals of history are kept.
 //!
-//! kube-apiserver compares the version of the key, which counts its puts; we compare the revision of its last put. Every put
-//! changes both, so both sides see each other's rounds. They differ only after somebody has removed the key: its version
-//! begins anew and may be mistaken for an old one, while a revision never comes back.
+//! kube-apiserver compares the version of the key, which counts its puts; unskew compares the revision of its last put.
+//! Every put changes both, so each side notices the rounds of the other. They differ only after the key was deleted:
+//! its version restarts at 1 and may match an old one, while a revision never recurs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,41 +17,40 @@ use tokio_util::sync::CancellationToken;
 
 use crate::contract::{Compare, Error, Key, Op, Revision, Store, Transaction, TransactionOutcome};
 
-/// The key that servers agree by. It lies outside of `--etcd-prefix`, as in kube-apiserver.
+/// The key that the servers coordinate with. It lies outside of `--etcd-prefix`, as in kube-apiserver.
 pub const COMPACT_REV_KEY: Key = Key::from_static(b"compact_rev_key");
 
-/// The usual `--etcd-compaction-interval`, kube-apiserver's.
+/// The default of `--etcd-compaction-interval`, as in kube-apiserver.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// One server's part in the compaction of a store.
+/// One server's participation in the compaction of a store.
 #[derive(Debug)]
 pub struct Compactor {
     store: Arc<dyn Store>,
     interval: Duration,
-    /// The put of [`COMPACT_REV_KEY`] that we know of; `None`: there is none.
+    /// The last known put of [`COMPACT_REV_KEY`]; `None`: the key is taken to be absent.
     key_revision: Option<Revision>,
-    /// The revision of the round before; `None`: there was none, so nothing is compacted yet.
+    /// The store revision at the previous round; `None` before the first round, in which nothing is compacted.
     previous_round_revision: Option<Revision>,
 }
 
-/// What a round came to.
 #[derive(Debug, PartialEq, Eq)]
 enum CompactionRound {
-    /// We have won and compacted to this revision.
+    /// This server won and compacted to this revision.
     Compacted(Revision),
-    /// We have won, and know of nothing that is old enough.
+    /// This server won its first round, so it only recorded a revision.
     Recorded,
-    /// Another server was faster.
+    /// Another server won.
     Lost,
 }
 
 impl Compactor {
-    /// Takes part every `interval`; zero: not at all, for a store that somebody else compacts.
+    /// Takes part every `interval`; a zero interval disables compaction by this server.
     pub fn new(store: Arc<dyn Store>, interval: Duration) -> Self {
         Self { store, interval, key_revision: None, previous_round_revision: None }
     }
 
-    /// Runs until `shutdown`. What fails is tried again in the next round.
+    /// Runs until `shutdown`. A failed round is retried at the next interval.
     pub async fn run(mut self, shutdown: CancellationToken) {
         if self.interval.is_zero() {
             return shutdown.cancelled().await;
@@ -66,14 +65,15 @@ impl Compactor {
                 () = shutdown.cancelled() => return,
             };
             match round {
-                Ok(round) => tracing::debug!(?round, "a round of compaction"),
+                Ok(round) => tracing::debug!(?round, "compaction round finished"),
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "a round of compaction failed");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "compaction round failed");
                 }
             }
         }
     }
 
+    /// Tries to write [`COMPACT_REV_KEY`]; the winner compacts to the revision of the previous round.
     async fn run_round(&mut self) -> Result<CompactionRound, Error> {
         let previous = self.previous_round_revision.unwrap_or_default();
         let transaction = Transaction {

@@ -1,4 +1,4 @@
-//! The contract that both backends keep, and the values that cross it.
+//! The [`Store`] trait that both backends implement, and the values in its signatures.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
-/// A key: any bytes, matched literally. `/registry/pods/default/web` and the like.
+/// A key: any bytes, compared bytewise, for example `/registry/pods/default/web`.
 pub type Key = Bytes;
 
-/// The answer of a store operation that is still under way.
+/// The future that every [`Store`] method returns.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// The position of a write in the history of the whole store. Revisions only grow; a resourceVersion is one of them.
+/// The position of a write in the history of the whole store. Revisions only grow; a resourceVersion is a revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
@@ -30,32 +30,32 @@ impl fmt::Display for Revision {
     }
 }
 
-/// One key and what it holds.
+/// One key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreEntry {
-    /// The key.
+    /// Never empty.
     pub key: Key,
-    /// The value, as it was put.
+    /// The value exactly as it was put.
     pub value: Bytes,
-    /// The revision of the write that put it (etcd's mod_revision).
+    /// The revision of the put that wrote the value (etcd's mod_revision).
     pub revision: Revision,
 }
 
-/// A read of keys in order. Built from [`KeyRange::prefix`] and narrowed by its methods.
+/// A read of keys in ascending order. Built from [`KeyRange::prefix`] and narrowed by its methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// Only keys that begin with these bytes.
     pub prefix: Key,
-    /// Only keys at or after this one; where a page before ended. Empty: from the start of the prefix.
+    /// Only keys at or after this one: the continue position of a paged list. Empty: from the start of the prefix.
     pub start: Key,
-    /// At most so many entries; `None`: all.
+    /// The maximum number of entries to return; `None`: all.
     pub limit: Option<usize>,
-    /// As it was at this revision; `None`: as it is now.
+    /// Reads the state at this revision; `None`: the current state.
     pub at_revision: Option<Revision>,
 }
 
 impl KeyRange {
-    /// Every key below `prefix`, as it is now.
+    /// Reads every current key that begins with `prefix`.
     pub fn prefix(prefix: impl Into<Key>) -> Self {
         Self { prefix: prefix.into(), start: Key::new(), limit: None, at_revision: None }
     }
@@ -65,23 +65,25 @@ impl KeyRange {
         Self { start: start.into(), ..self }
     }
 
-    /// Returns at most `limit` entries. A limit of 0 counts and returns none.
+    /// Returns at most `limit` entries. A limit of 0 only counts.
     pub fn limit(self, limit: usize) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
-    /// Reads the past: [`Error::Compacted`] if it is forgotten, [`Error::FutureRevision`] if it is not written yet.
+    /// Reads a past state: [`Error::Compacted`] if its history is gone, [`Error::FutureRevision`] if it is not written
+    /// yet.
     pub fn at_revision(self, revision: Revision) -> Self {
         Self { at_revision: Some(revision), ..self }
     }
 
-    /// The first key that may be part of it.
+    /// The first key that the range can contain.
     pub fn first_key(&self) -> &Key {
         if self.start > self.prefix { &self.start } else { &self.prefix }
     }
 }
 
-/// The first key after all keys that begin with `prefix`; `None` where there is none, because no byte of it is below 0xff.
+/// The first key after all keys that begin with `prefix`; `None` if every byte of the prefix is 0xff, so that no such
+/// key exists.
 pub fn prefix_end(prefix: &[u8]) -> Option<Key> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -89,47 +91,47 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Key> {
     Some(end.into())
 }
 
-/// What a [`KeyRange`] found.
+/// The result of a [`KeyRange`] read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangePage {
-    /// In ascending order of their keys.
+    /// In ascending order of keys.
     pub entries: Vec<StoreEntry>,
-    /// How many keys the range holds from its start on, whatever its limit.
+    /// The number of keys in the range from its start on, regardless of the limit.
     pub count: u64,
-    /// The state that was read: every write up to this revision and none after it.
+    /// The revision of the state that was read: it contains every write up to this revision and none after.
     pub revision: Revision,
 }
 
 impl RangePage {
-    /// Whether the limit left something out.
+    /// True if the limit cut off entries.
     pub fn has_more(&self) -> bool {
         self.count > self.entries.len() as u64
     }
 }
 
-/// A key as it must be for a transaction to happen.
+/// A precondition of a transaction on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
-    /// The key to look at.
+    /// The key to compare.
     pub key: Key,
-    /// The revision of the write that last put it; `None`: it must be absent.
+    /// The required revision of the key's last put; `None`: the key must be absent.
     pub revision: Option<Revision>,
 }
 
 /// One change of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Puts a value, also where there is one.
+    /// Puts a value, overwriting any current one.
     Put {
         /// The key to put.
         key: Key,
-        /// What it holds from then on.
+        /// The new value.
         value: Bytes,
-        /// Removed after so long, never earlier, unless it was put again before; `None`: stays. Whole seconds, rounded
-        /// up, and not zero.
+        /// The key is removed this long after the put, never earlier, unless it is put again before; `None`: it stays.
+        /// Rounded up to whole seconds; zero is malformed.
         ttl: Option<Duration>,
     },
-    /// Removes a key; removing an absent one changes nothing.
+    /// Removes a key; removing an absent key changes nothing.
     Delete {
         /// The key to remove.
         key: Key,
@@ -137,7 +139,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The key that this changes.
+    /// The key that the operation changes.
     pub fn key(&self) -> &Key {
         match self {
             Self::Put { key, .. } | Self::Delete { key } => key,
@@ -145,17 +147,18 @@ impl Op {
     }
 }
 
-/// If every comparison holds, all changes happen at one revision; otherwise none does. No key may be changed twice.
+/// A set of changes that happen at one revision if every comparison holds, and not at all otherwise. Each key may be
+/// changed only once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// All must hold. None: unconditional.
+    /// Preconditions, all of which must hold. Empty: unconditional.
     pub compares: Vec<Compare>,
-    /// What to change.
+    /// The changes; at least one.
     pub ops: Vec<Op>,
 }
 
 impl Transaction {
-    /// Puts a key that must not be there yet.
+    /// Puts a key that must be absent.
     pub fn create(key: impl Into<Key>, value: impl Into<Bytes>) -> Self {
         let key = key.into();
         Self {
@@ -164,7 +167,7 @@ impl Transaction {
         }
     }
 
-    /// Puts a key that must still be as it was written at `seen`.
+    /// Puts a key that must still be at revision `expected`.
     pub fn update(key: impl Into<Key>, expected: Revision, value: impl Into<Bytes>) -> Self {
         let key = key.into();
         Self {
@@ -173,13 +176,13 @@ impl Transaction {
         }
     }
 
-    /// Removes a key that must still be as it was written at `seen`.
+    /// Removes a key that must still be at revision `expected`.
     pub fn delete(key: impl Into<Key>, expected: Revision) -> Self {
         let key = key.into();
         Self { compares: vec![Compare { key: key.clone(), revision: Some(expected) }], ops: vec![Op::Delete { key }] }
     }
 
-    /// Whether it keeps the rules of this contract; [`Error::Malformed`] names the one it breaks. Every backend asks first.
+    /// Checks the rules of this contract; [`Error::Malformed`] names the broken one. Every backend calls this first.
     pub fn validate(&self) -> Result<(), Error> {
         let malformed = |reason: &str| Err(Error::Malformed { reason: reason.to_owned() });
         if self.ops.is_empty() {
@@ -201,7 +204,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives every value that this puts a time to live.
+    /// Sets the time to live of every put.
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         for op in &mut self.ops {
             if let Op::Put { ttl: slot, .. } = op {
@@ -212,31 +215,32 @@ impl Transaction {
     }
 }
 
-/// How a transaction ended.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionOutcome {
-    /// It happened and is durable. If it changed nothing (only absent keys removed), this is the current revision.
+    /// The transaction is durable at this revision. If it changed nothing (removed only absent keys), this is the
+    /// current revision.
     Committed(Revision),
-    /// A comparison did not hold, so nothing happened.
+    /// A comparison failed, so nothing changed.
     Conflict {
-        /// What each compared key holds now, in the order of the comparisons.
+        /// The current entry of each compared key, in the order of the comparisons.
         current: Vec<Option<StoreEntry>>,
-        /// The state that was compared with.
+        /// The revision of the state that was compared with.
         revision: Revision,
     },
 }
 
-/// One change, as a watcher sees it. The previous value is not part of it: whoever needs it keeps the state that the
-/// events are applied to, as a watch cache does, and the store need not read every value twice.
+/// One change as a watch delivers it. It does not hold the previous value: a consumer that needs it, such as the watch
+/// cache, keeps the state that it applies events to, which saves the store a second read of every value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// A key was put.
     Put(StoreEntry),
-    /// A key was removed, by a transaction or because its time to live ran out.
+    /// A key was removed by a transaction or by the end of its time to live.
     Delete {
-        /// The key that is gone.
+        /// The removed key.
         key: Key,
-        /// The revision of its removal.
+        /// The revision of the removal.
         revision: Revision,
     },
 }
@@ -250,7 +254,7 @@ impl StoreEvent {
         }
     }
 
-    /// The revision at which it changed.
+    /// The revision of the change.
     pub fn revision(&self) -> Revision {
         match self {
             Self::Put(entry) => entry.revision,
@@ -259,16 +263,16 @@ impl StoreEvent {
     }
 }
 
-/// What a watch delivers: whole transactions only, in the order of their revisions, each once.
+/// One delivery of a watch: whole transactions only, in order of revision, each exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchBatch {
-    /// Ascending by revision. Empty: only the progress below is news.
+    /// Ascending by revision. Empty: a pure progress report.
     pub events: Vec<StoreEvent>,
-    /// Everything below the prefix up to and including this revision has now been delivered.
+    /// Every event below the prefix up to and including this revision has been delivered.
     pub complete_through: Revision,
 }
 
-/// The changes below a prefix, from a revision on. Dropping it ends the watch.
+/// The changes below a prefix from a revision on. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct Watch {
     batches: mpsc::Receiver<Result<WatchBatch, Error>>,
@@ -276,115 +280,119 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch that is fed through the other ends: batches to deliver, and requests for progress to answer. Backends
-    /// make these; an error that is sent must be the last thing sent.
+    /// Builds a watch from the channels of a backend: batches to deliver, and requests for progress. A backend that
+    /// sends an error must send nothing after it.
     pub fn new(batches: mpsc::Receiver<Result<WatchBatch, Error>>, progress: mpsc::Sender<()>) -> Self {
         Self { batches, progress_requests: progress }
     }
 
-    /// The next batch. After an error, or `None` when the store was closed, the watch is over; a new one from
-    /// the last `through` plus one loses and repeats nothing, unless the error is [`Error::Compacted`].
+    /// Waits for the next batch. The watch is over after an error, or after `None` when the store was closed; a new
+    /// watch from the last `complete_through` plus one loses and repeats nothing, unless the error is
+    /// [`Error::Compacted`].
     pub async fn next_batch(&mut self) -> Option<Result<WatchBatch, Error>> {
         self.batches.recv().await
     }
 
-    /// A handle to ask for a batch soon that tells how far the watch has come, also when nothing changed.
+    /// A handle that requests a progress batch, which reports the watch's revision even if nothing changed.
     pub fn progress_request(&self) -> ProgressRequest {
         ProgressRequest { requests: self.progress_requests.clone() }
     }
 }
 
-/// Asks a [`Watch`] for progress, from anywhere.
+/// Requests progress of a [`Watch`]; clones may be used from any task.
 #[derive(Clone, Debug)]
 pub struct ProgressRequest {
     requests: mpsc::Sender<()>,
 }
 
 impl ProgressRequest {
-    /// Asks once. Requests that are already waiting are enough, so a full queue is no failure.
+    /// Requests one progress batch. Does nothing if a request is already pending.
     pub fn send(&self) {
         let _ = self.requests.try_send(());
     }
 }
 
-/// What can go wrong. Retrying is safe on everything that says so, and never on [`Error::OutcomeUnknown`].
+/// A failed store operation. A write must not be repeated after [`Error::OutcomeUnknown`], unless a read shows that it
+/// did not happen.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The history that was asked for is forgotten. List again and go on from there.
+    /// The requested history has been compacted. List again and watch from there.
     #[error("revision {requested} is compacted; history begins at revision {oldest}")]
     Compacted {
-        /// What was asked for.
+        /// The revision that was requested.
         requested: Revision,
         /// The oldest revision that can still be read.
         oldest: Revision,
     },
-    /// The revision is not written yet.
+    /// The requested revision is not written yet.
     #[error("revision {requested} is not written yet; the store is at revision {current}")]
     FutureRevision {
-        /// What was asked for.
+        /// The revision that was requested.
         requested: Revision,
-        /// The newest revision there is.
+        /// The newest revision of the store.
         current: Revision,
     },
-    /// The store cannot answer now, and nothing was changed. Retry later.
+    /// The store cannot respond now, and nothing was changed. Retry later.
     #[error("the store is not available: {reason}")]
     Unavailable {
-        /// What is wrong, and with which file or endpoint.
+        /// The cause, with the file or endpoint concerned.
         reason: String,
     },
-    /// A transaction was sent and its outcome is unknown: it may have happened. Read before writing again.
+    /// A transaction was sent and its response was lost: it may have been committed. Read before writing again.
     #[error("the outcome of a write is unknown: {reason}")]
     OutcomeUnknown {
-        /// What happened to the answer.
+        /// Why the response was lost.
         reason: String,
     },
-    /// The request is larger than the store takes.
+    /// The request exceeds a size limit of the store.
     #[error("the request is too large: {reason}")]
     TooLarge {
-        /// Which limit, and by how much.
+        /// The limit, and by how much it is exceeded.
         reason: String,
     },
     /// The request breaks the contract: a key changed twice, no operations, an empty key.
     #[error("the request is malformed: {reason}")]
     Malformed {
-        /// Which rule.
+        /// The rule that is broken.
         reason: String,
     },
-    /// What is stored is damaged or not ours. Nothing is overwritten; a person must look.
+    /// The stored data is damaged or not written by unskew. Nothing is overwritten; an operator must act.
     #[error("the store is damaged: {reason}")]
     Damaged {
-        /// What, where, and what to do.
+        /// What is damaged, where, and what to do.
         reason: String,
     },
 }
 
 /// A revisioned key-value store.
 ///
-/// Reads are linearizable: they see every write acknowledged before they began, by whichever server.
+/// Reads are linearizable: they see every write that any server acknowledged before the read began.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// One key as it is now, and the revision of the state that was read.
+    /// Reads one key, with the revision of the state that was read.
     fn get(&self, key: Key) -> StoreFuture<'_, (Option<StoreEntry>, Revision)>;
 
-    /// Keys in order, now or at a revision.
+    /// Reads keys in order, at the current state or at a revision.
     fn range(&self, range: KeyRange) -> StoreFuture<'_, RangePage>;
 
-    /// Compares, then changes, in one step. Never repeated by the store once it may have happened.
+    /// Commits a transaction atomically. The store never sends it a second time once it may have been committed.
     fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome>;
 
-    /// The changes below `prefix` at and after `from`, none lost, none twice, no transaction torn. The first error is
-    /// [`Error::Compacted`] if the state before `from` is forgotten: a watch from `r.next()` can begin exactly as long as
-    /// a range at `r` can be read. `from` in the future waits for it, and tells of no progress below it.
+    /// Watches the changes below `prefix` at and after `from`: none lost, none repeated, no transaction split. The
+    /// first error is [`Error::Compacted`] if the state before `from` is compacted: a watch from `r.next()` can begin
+    /// exactly as long as a range at `r` can be read. A watch whose `from` lies in the future waits, and reports no
+    /// progress below `from`.
     fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch>;
 
-    /// The newest revision that any server may already have acknowledged. Cheap: it is asked for at every read.
+    /// The newest revision that any server may already have acknowledged. Called for every consistent read, so it must
+    /// be cheap.
     fn revision(&self) -> StoreFuture<'_, Revision>;
 
-    /// Whether a [`ProgressRequest`] is answered. Where it is not, a consistent read must read through. It may change
-    /// while servers of the store are replaced, so whoever waits for an answer bounds the wait and then reads through.
+    /// True if the backend answers a [`ProgressRequest`]; otherwise consistent reads must bypass the cache. The value
+    /// can change while etcd members are replaced, so callers bound their wait for progress and then bypass the cache.
     fn supports_progress_requests(&self) -> bool;
 
-    /// Forgets what was overwritten or removed before `revision`, which itself can still be read. Forgetting less than
-    /// is already forgotten does nothing; forgetting what is not written yet is [`Error::FutureRevision`].
+    /// Removes the history before `revision`, which itself stays readable. Compacting below an earlier compaction does
+    /// nothing; compacting beyond the newest revision is [`Error::FutureRevision`].
     fn compact(&self, revision: Revision) -> StoreFuture<'_, ()>;
 }
 

@@ -1,10 +1,11 @@
-//! The etcd backend: real etcd v3 over gRPC.
+//! The etcd backend: an etcd v3 cluster over gRPC.
 //!
-//! Invariants: a write that may have been done is never sent again; a watch delivers every revision whole and once, over
-//! as many connections and members as it takes; every request has a deadline.
+//! Invariants: a write that may have been executed is never sent again; a watch delivers every revision whole and once,
+//! across connections and members; every request has a deadline.
 //!
-//! Reading order: `proto` (what is said), `link` (one connection), `members` (failover), `failure` (what an error means),
-//! then `reads`, `probes` (with a `lane` of their own, which is `hush`ed), `writes`, `leases` and `watch`.
+//! Reading order: `proto` (messages), `connection` (one connection), `members` (failover), `failure` (classification of
+//! errors), then `reads`, `probe_batcher` (with `probe_connection`, which reads through `bdp_ping_filter`), `writes`,
+//! `leases` and `watch`.
 
 mod bdp_ping_filter;
 mod config;
@@ -35,28 +36,27 @@ use crate::contract::{
     Key, KeyRange, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction, TransactionOutcome, Watch,
 };
 
-/// A client of one etcd cluster. Its connections and watches end with the tasks it was opened with.
+/// A client of one etcd cluster. Its connections and watches end with the `Tasks` that it was opened with.
 #[derive(Debug)]
 pub struct EtcdStore {
     client: Arc<EtcdClient>,
-    /// For whoever asks from a worker.
+    /// For callers on a worker runtime.
     worker_probes: ProbeQueue,
-    /// For all others.
+    /// For callers on the main runtime.
     process_probes: ProbeQueue,
 }
 
-/// Where those wait who need to know the current revision. One probe is under way for all who wait here: more would have etcd
-/// pay for what one finds out.
+/// The queue of callers that need the current revision. One probe in flight serves all callers of a queue.
 #[derive(Debug)]
 struct ProbeQueue {
     batcher: Arc<ProbeBatcher>,
-    /// Probes are sent from where the first lives who asks here, as long as anybody there can ask.
+    /// The probe task runs on the runtime of the queue's first caller.
     started: Once,
 }
 
 impl EtcdStore {
-    /// Reads the files that `config` names and greets every etcd that is there. An etcd that is not there yet is no error:
-    /// requests fail as unavailable until one is, and watches begin when one is.
+    /// Reads the files that `config` names and connects to every reachable member. An unreachable etcd is no error:
+    /// requests fail as unavailable, and watches wait, until a member responds.
     pub async fn open(config: &Config, tasks: Tasks) -> Result<Self, ConfigError> {
         let addresses = config.addresses()?;
         let dialer = EtcdDialer { tls: config.tls()?, timeouts: config.timeouts, tasks: tasks.clone() };
@@ -68,26 +68,25 @@ impl EtcdStore {
             timeouts: config.timeouts,
             tasks: tasks.clone(),
         });
-        let desk = || ProbeQueue { batcher: Arc::new(ProbeBatcher::new(tasks.clone())), started: Once::new() };
-        Ok(Self { client, worker_probes: desk(), process_probes: desk() })
+        let queue = || ProbeQueue { batcher: Arc::new(ProbeBatcher::new(tasks.clone())), started: Once::new() };
+        Ok(Self { client, worker_probes: queue(), process_probes: queue() })
     }
 
-    /// Where those wait who ask from this thread.
+    /// The queue for the runtime of the calling thread.
     fn probe_queue(&self) -> &ProbeQueue {
-        let desk = if RuntimeIndex::current().is_worker() { &self.worker_probes } else { &self.process_probes };
-        desk.started.call_once(|| {
-            let (probes, client, stop) = (desk.batcher.clone(), self.client.clone(), self.client.tasks.stop_token());
+        let queue = if RuntimeIndex::current().is_worker() { &self.worker_probes } else { &self.process_probes };
+        queue.started.call_once(|| {
+            let (probes, client, stop) = (queue.batcher.clone(), self.client.clone(), self.client.tasks.stop_token());
             self.client.tasks.spawn_once("etcd revision", async move {
-                let lane = tokio::sync::Mutex::new(ProbeConnection::default());
-                stop.run_until_cancelled(probes.run(|| client.probe_on(&lane))).await;
+                let connection = tokio::sync::Mutex::new(ProbeConnection::default());
+                stop.run_until_cancelled(probes.run(|| client.probe_on(&connection))).await;
                 probes.close();
             });
         });
-        desk
+        queue
     }
 }
 
-/// What requests and watches share.
 #[derive(Debug)]
 struct EtcdClient {
     members: EtcdMembers,

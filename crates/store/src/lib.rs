@@ -1,10 +1,11 @@
-//! A revisioned key-value store: what kube-apiserver needs of etcd v3, and no more.
+//! A revisioned key-value store: the part of etcd v3 that kube-apiserver uses.
 //!
-//! The store knows bytes, not kinds. Two backends keep one contract: [`sqlite`], where several server processes of one
-//! machine share a file, and [`etcd`], for servers on many machines. Every acknowledged write has a [`Revision`], and
-//! revisions order all writes of all servers.
+//! The store holds bytes and knows nothing of kinds. Two backends implement one contract: [`sqlite`], a file shared by
+//! the server processes of one machine, and [`etcd`], for servers on several machines. Every acknowledged write has a
+//! [`Revision`], and revisions order all writes of all servers.
 //!
-//! Reading order: [`contract`] (the values and the trait), [`compaction`] (the loop that forgets history), then the backends.
+//! Reading order: [`contract`] (the values and the trait), [`compaction`] (the loop that removes old history), then the
+//! backends.
 
 pub mod compaction;
 pub mod contract;

@@ -1,11 +1,13 @@
 //! The SQLite backend: one file, shared by the server processes of one machine.
 //!
-//! Every process has one thread that writes (`commits`), some that read (`pool`), one that follows what all processes
-//! write and feeds the watches (`tail`), and one that keeps the files small (`keeper`). Processes meet in three files: the
-//! database, `.lock` for the turn to write (`turn`), and `.rev` with the newest revision (`revision_file`).
+//! Every process has one writer thread (`committer`), several reader threads (`reader_pool`), one thread that reads the
+//! changes of all processes and feeds the watches (`log_tailer`), and one that keeps the files small (`maintenance`).
+//! Processes coordinate through three files: the database, `.lock` for the write lock (`write_lock`), and `.rev` with
+//! the newest visible revision (`revision_file`).
 //!
-//! Invariants: revisions are given in turn and have no gaps; an answer is sent after COMMIT has reached the disk and the
-//! revision file tells of it; nothing newer than the revision file is ever shown.
+//! Invariants: revisions are assigned under the write lock and have no gaps; a response is sent after COMMIT has
+//! reached the disk and the revision file holds the new revision; no read or watch shows anything newer than the
+//! revision file.
 
 mod change_waiter;
 mod clock;
@@ -67,13 +69,14 @@ use crate::{
     Watch,
 };
 
-/// As much as etcd takes in one request by default: 1.5 MiB.
+/// The largest transaction in bytes: etcd's default request limit of 1.5 MiB.
 pub const REQUEST_BYTES_MAX: usize = 1536 * 1024;
 
-/// Batches that wait for a slow receiver before its watch reads for itself.
+/// Batches queued for a slow consumer; when full, the watch leaves the hub and reads the log itself.
 const WATCH_QUEUE_LEN: usize = 16;
 
-/// A store in an SQLite file. [`SqliteStore::close`] ends it in order; dropping it ends it, too, but waits for nothing.
+/// A store in an SQLite file. [`SqliteStore::close`] shuts it down gracefully; dropping it signals the same without
+/// waiting.
 #[derive(Debug)]
 pub struct SqliteStore {
     files: StoreFiles,
@@ -84,20 +87,20 @@ pub struct SqliteStore {
     watch_hub: Arc<WatchHub>,
     tail_waker: ChangeWaker,
     expiry: KeyExpiry,
-    /// Those that read.
+    /// All threads except the writer.
     threads: StoreThreads,
     writer_thread: StoreThreads,
     tasks: Tasks,
-    /// Ends what runs among the tasks.
+    /// Cancels the tasks of the store.
     close_token: CancellationToken,
-    /// Ends the tail.
+    /// Stops the log tailer.
     is_stopping: Arc<AtomicBool>,
-    /// Ends the keeper when it is dropped.
+    /// Dropping the sender stops the maintenance thread.
     maintenance_stop: Mutex<Option<sync_mpsc::Sender<()>>>,
 }
 
 impl SqliteStore {
-    /// Opens the file, and creates it where there is nothing. Watches and the expiry of keys run among `tasks`.
+    /// Opens the file, creating it if it is missing. Watches and key expiry run as `tasks`.
     pub async fn open(config: Config, tasks: &Tasks) -> Result<Self, OpenError> {
         let path = config.path.clone();
         let of_store = tasks.clone();
@@ -110,28 +113,28 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Takes no more requests, answers those that wait, ends all watches, and waits for its threads. What was
-    /// acknowledged is on the disk with or without this.
+    /// Rejects new requests, finishes queued ones, ends all watches, and joins the threads. Acknowledged writes are
+    /// durable without this.
     pub async fn close(&self) {
         self.signal_stop();
         self.reader_pool.close().await;
         self.threads.join().await;
-        // Last and alone, so that SQLite can put the whole log back into the database.
+        // The writer ends last, so that SQLite can checkpoint the whole WAL into the database.
         self.write_queue.stop();
         self.writer_thread.join().await;
     }
 
-    /// Where the store is.
+    /// The canonical path of the database file.
     pub fn path(&self) -> &Path {
         &self.files.database
     }
 
-    /// Removes the keys that are due now, without waiting for the next look.
+    /// Removes all keys whose time to live has ended, without waiting for the next interval.
     pub async fn expire_due_keys(&self) -> Result<(), Error> {
         self.expiry.expire_due_keys().await
     }
 
-    /// Removes what compaction has made superfluous.
+    /// Deletes the log rows that compaction has made obsolete.
     async fn delete_compacted(&self) -> Result<(), Error> {
         loop {
             let (window, reading) = self.read_superseded().await?;
@@ -201,8 +204,8 @@ impl Store for SqliteStore {
 
     fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch> {
         let (batches, delivered) = mpsc::channel(WATCH_QUEUE_LEN);
-        // One request that waits is enough: it is answered with what is current when its turn comes.
-        let (asked, requests) = mpsc::channel(1);
+        // One pending request is enough: it is answered with the revision at that time.
+        let (progress_tx, requests) = mpsc::channel(1);
         let feed = WatchFeed {
             subscription: Subscription { prefix, from, batches },
             progress_requests: requests,
@@ -219,7 +222,7 @@ impl Store for SqliteStore {
                 () = closing.cancelled() => {}
             }
         });
-        Box::pin(std::future::ready(Ok(Watch::new(delivered, asked))))
+        Box::pin(std::future::ready(Ok(Watch::new(delivered, progress_tx))))
     }
 
     fn revision(&self) -> StoreFuture<'_, Revision> {
@@ -240,18 +243,18 @@ impl Store for SqliteStore {
     }
 }
 
-/// The limits of etcd, so that what one backend takes the other takes, too. Returns the size.
+/// Enforces etcd's limits, so that both backends accept the same transactions. Returns the size in bytes.
 fn check_size(transaction: &Transaction) -> Result<usize, Error> {
     let operations = transaction.ops.len().max(transaction.compares.len());
     if operations > OPS_MAX {
-        let reason = format!("{operations} operations in a transaction, and {OPS_MAX} are the most");
+        let reason = format!("a transaction of {operations} operations exceeds the limit of {OPS_MAX}");
         return Err(Error::TooLarge { reason });
     }
     let compared: usize = transaction.compares.iter().map(|compare| compare.key.len()).sum();
     let changed: usize = transaction.ops.iter().map(op_size).sum();
     let size = compared + changed;
     if size > REQUEST_BYTES_MAX {
-        let reason = format!("a transaction of {size} bytes, and {REQUEST_BYTES_MAX} are the most");
+        let reason = format!("a transaction of {size} bytes exceeds the limit of {REQUEST_BYTES_MAX}");
         return Err(Error::TooLarge { reason });
     }
     Ok(size)

@@ -1,10 +1,10 @@
-//! How long to wait before a retry. Pure: the random numbers come from the caller.
+//! Exponential backoff and jitter; the caller provides the random numbers.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// Waits that double from the first to the last, and then stay there.
+/// A backoff that doubles from `first` up to `last`.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -13,12 +13,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// No failure yet.
+    /// Creates a backoff without failures.
     pub const fn new(first: Duration, last: Duration) -> Self {
         Self { first, last, failures: 0 }
     }
 
-    /// The wait after `failures` in a row; the first failure is 1. Never more than the last wait.
+    /// Returns the wait after `failures` consecutive failures; the first failure is 1. Never exceeds `last`.
     pub fn after(&self, failures: u32) -> Duration {
         let factor = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         self.first.saturating_mul(factor).min(self.last)
@@ -30,19 +30,19 @@ impl Backoff {
         self.after(self.failures)
     }
 
-    /// Like [`Backoff::next_wait`], but between half and all of the wait, so that servers that fail together do not retry
-    /// together.
+    /// Like [`Backoff::next_wait`], but jittered between half and all of the wait, so that servers do not retry in
+    /// sync.
     pub fn next_jittered(&mut self, rng: &mut Rng) -> Duration {
         self.next_wait().mul_f64(0.5 + rng.f64() / 2.0)
     }
 
-    /// The next failure is the first again.
+    /// Restarts at the first wait.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
-/// The interval, lengthened at random by up to `factor` of it.
+/// Lengthens the interval at random by up to `factor` of it.
 pub fn jittered(interval: Duration, factor: f64, rng: &mut Rng) -> Duration {
     interval.mul_f64(1.0 + factor * rng.f64())
 }

@@ -1,4 +1,4 @@
-//! Work that is cancelled with its caller until it commits, and from then on runs to its end.
+//! Work that is cancelled with its caller until it commits, and then runs to completion.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ const OPEN: u8 = 0;
 const COMMITTED: u8 = 1;
 const CANCELLED: u8 = 2;
 
-/// Decides once between the end of the caller and the point of no return of the work.
+/// An atomic decision between cancellation by the caller and commitment by the work.
 #[derive(Debug, Default)]
 pub struct Commitment(AtomicU8);
 
 impl Commitment {
-    /// The point of no return: the work is not cancelled from here on. Never returns if it was cancelled before; the work is
-    /// dropped there.
+    /// Commits: the work is not cancelled from here on. Never returns if the work is already cancelled, so that it is
+    /// dropped at this await.
     pub async fn commit(&self) {
         if self.decide(COMMITTED) == CANCELLED {
             std::future::pending::<()>().await;
         }
     }
 
-    /// The decision, which is this one if there was none.
+    /// Decides if still open; returns the final decision.
     fn decide(&self, decision: u8) -> u8 {
         match self.0.compare_exchange(OPEN, decision, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => decision,
@@ -36,7 +36,7 @@ impl Commitment {
     }
 }
 
-/// Waits for work. Dropped before the work has committed, it cancels the work.
+/// A handle to await work. Dropping it before the work commits cancels the work.
 #[derive(Debug)]
 pub struct Cancellable<T> {
     work: JoinHandle<T>,
@@ -44,7 +44,7 @@ pub struct Cancellable<T> {
 }
 
 impl Tasks {
-    /// Starts work that [`Tasks::stop`] waits for. A panic is reported to whoever awaits the work and nowhere else.
+    /// Starts work that [`Tasks::stop`] waits for. A panic is reported only to the task that awaits the handle.
     pub fn spawn_cancellable<T: Send + 'static>(
         &self,
         runtime: &Handle,
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Starts work that waits for a signal between two points, and tells at the end that it came there.
+    /// Starts work with a pause before and after its commit, which reports when it has finished.
     fn start_cancellable_work(
         tasks: &Tasks,
         commits: bool,

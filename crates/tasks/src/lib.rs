@@ -1,8 +1,8 @@
-//! Background tasks that somebody waits for.
+//! Supervised background tasks.
 //!
-//! Libraries do not call `tokio::spawn`: they are given a [`Tasks`] handle. It knows every task by name, tells all of them
-//! to stop, waits for them, and reports the first that ended unasked or panicked, because a dead refresh loop must not
-//! look like a healthy server. [`Workers`] are where short and frequent ones run. [`Backoff`] paces the retries of all of them.
+//! Libraries do not call `tokio::spawn`; they get a [`Tasks`] handle, which names every task, stops and joins them all,
+//! and reports the first that panics or returns early: a server with a dead refresh loop must not look healthy.
+//! [`Workers`] run short and frequent tasks. [`Backoff`] paces retries.
 
 mod backoff;
 mod cancellable;
@@ -21,7 +21,7 @@ pub use backoff::{Backoff, jittered};
 pub use cancellable::{Cancellable, Commitment};
 pub use workers::{RuntimeIndex, WorkerSlot, Workers};
 
-/// A family of tasks that start under one handle and stop together. Clones share the family.
+/// A group of tasks that stop together. Clones share the group.
 #[derive(Clone, Debug)]
 pub struct Tasks {
     tracker: TaskTracker,
@@ -29,32 +29,32 @@ pub struct Tasks {
     failure: Arc<watch::Sender<Option<TaskFailure>>>,
 }
 
-/// A task that is not running although nobody asked it to stop.
+/// A task that ended although it was not stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFailure {
-    /// The name given at [`Tasks::spawn`].
+    /// The name given to [`Tasks::spawn`].
     pub task: &'static str,
-    /// What ended it.
+    /// How the task ended.
     pub kind: TaskFailureKind,
 }
 
 /// How a task failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskFailureKind {
-    /// It returned before it was told to stop.
+    /// The task returned before the group was stopped.
     ReturnedEarly,
-    /// It panicked.
+    /// The task panicked.
     Panicked,
 }
 
 impl Tasks {
-    /// A family without tasks.
+    /// Creates an empty group.
     pub fn new() -> Self {
         let (failure, _) = watch::channel(None);
         Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), failure: Arc::new(failure) }
     }
 
-    /// Starts a task that runs until the token is cancelled. Returning earlier, or panicking, is a [`TaskFailure`].
+    /// Starts a task that runs until the token is cancelled. Returning earlier or panicking is a [`TaskFailure`].
     pub fn spawn<Run, Running>(&self, task: &'static str, run: Run)
     where
         Run: FnOnce(CancellationToken) -> Running,
@@ -63,12 +63,12 @@ impl Tasks {
         self.spawn_tracked(&Handle::current(), None, task, run(self.stop.clone()), ExpectedEnd::OnStop);
     }
 
-    /// Starts a task that may end on its own, for one piece of work; only a panic is a [`TaskFailure`].
+    /// Starts a task that may complete by itself; only a panic is a [`TaskFailure`].
     pub fn spawn_once(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.spawn_tracked(&Handle::current(), None, task, work, ExpectedEnd::OnCompletion);
     }
 
-    /// The same, on a worker.
+    /// Like [`Tasks::spawn_once`], on a worker thread.
     pub fn spawn_once_on_worker(
         &self,
         slot: WorkerSlot,
@@ -79,8 +79,8 @@ impl Tasks {
         self.spawn_tracked(&runtime, Some(slot), task, work, ExpectedEnd::OnCompletion);
     }
 
-    /// Starts work that [`Tasks::stop`] waits for and whose result or panic is its caller's business. Dropping the handle
-    /// leaves it running.
+    /// Starts work that [`Tasks::stop`] waits for; its result or panic is reported through the handle only. Dropping
+    /// the handle does not stop it.
     pub fn spawn_on<T: Send + 'static>(
         &self,
         runtime: &Handle,
@@ -89,26 +89,26 @@ impl Tasks {
         self.tracker.spawn_on(work, runtime)
     }
 
-    /// The signal that all tasks of this family stop on.
+    /// Returns the token that stops all tasks of the group.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Waits for the first failure; never returns while all is well.
+    /// Waits for the first failure; pending while there is none.
     pub async fn wait_for_failure(&self) -> TaskFailure {
         let mut failures = self.failure.subscribe();
         loop {
             if let Some(failure) = failures.borrow_and_update().clone() {
                 return failure;
             }
-            // The sender lives in `self`, so this cannot fail while we are here.
+            // The sender is in `self`, so this cannot fail.
             if failures.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Tells every task to stop and waits for all of them, at most `grace`.
+    /// Stops all tasks and waits at most `grace` for them.
     pub async fn stop(&self, grace: Duration) -> Result<(), StopTimeoutError> {
         self.stop.cancel();
         self.tracker.close();
@@ -118,6 +118,7 @@ impl Tasks {
         }
     }
 
+    /// Spawns a task that reports its own failure and holds its worker slot until it ends.
     fn spawn_tracked(
         &self,
         runtime: &Handle,
@@ -133,7 +134,7 @@ impl Tasks {
             failure: self.failure.clone(),
             kind: TaskFailureKind::Panicked,
         };
-        // In a box, because what an async block takes in lies in it twice, and a connection is large.
+        // Boxed, because an async block stores a captured future twice, and a connection's future is large.
         let work = Box::pin(work);
         let reported = async move {
             let mut reporter = reporter;
@@ -151,16 +152,16 @@ impl Default for Tasks {
     }
 }
 
-/// Tasks that did not stop within the grace period.
+/// Some tasks did not stop within the grace period.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StopTimeoutError {
-    /// How many there are.
+    /// The number of tasks still running.
     pub tasks: usize,
 }
 
 impl std::fmt::Display for StopTimeoutError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} background tasks did not stop in time", self.tasks)
+        write!(f, "{} background tasks did not stop within the grace period", self.tasks)
     }
 }
 
@@ -171,7 +172,7 @@ enum ExpectedEnd {
     OnCompletion,
 }
 
-/// Reports from `drop`, because that is the one place that also runs when the task unwinds.
+/// Reports from `drop`, which also runs when the task panics.
 struct FailureReporter {
     task: &'static str,
     expected_end: ExpectedEnd,
@@ -185,14 +186,14 @@ impl Drop for FailureReporter {
         let expected = match (&self.kind, &self.expected_end) {
             (TaskFailureKind::ReturnedEarly, ExpectedEnd::OnCompletion) => true,
             (TaskFailureKind::ReturnedEarly, ExpectedEnd::OnStop) => self.stop.is_cancelled(),
-            // A dropped runtime drops unfinished tasks without a panic; only unwinding is one.
+            // Dropping a runtime drops unfinished tasks without a panic; only unwinding counts as one.
             (TaskFailureKind::Panicked, _) => !std::thread::panicking(),
         };
         if expected {
             return;
         }
         let failure = TaskFailure { task: self.task, kind: self.kind.clone() };
-        tracing::error!(task = self.task, kind = ?self.kind, "a background task is gone");
+        tracing::error!(task = self.task, kind = ?self.kind, "background task failed");
         self.failure.send_if_modified(|first| {
             let is_first = first.is_none();
             if is_first {
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(tasks.stop(Duration::from_secs(60)).await, Ok(()));
         let failing = tasks.spawn_on(&Handle::current(), async { panic!("on purpose") });
         assert!(failing.await.unwrap_err().is_panic());
-        assert!(tasks.failure.borrow().is_none(), "the caller knows");
+        assert!(tasks.failure.borrow().is_none(), "the panic is reported to the caller only");
     }
 
     #[tokio::test(start_paused = true)]

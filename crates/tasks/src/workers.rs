@@ -1,8 +1,7 @@
-//! Threads with a runtime each, for what is short and frequent.
+//! Worker threads with a single-threaded runtime each, for short and frequent tasks.
 //!
-//! What begins on a worker stays there, with all that it waits for: no queue is shared, nothing is handed from thread to thread,
-//! and a thread that has something to do does not wake others to share it. The price is that whatever computes for long holds up
-//! everything else on its worker, so that belongs on the runtime of the whole process.
+//! A task stays on its worker with everything it awaits: no queue is shared and no other thread is woken. The price is
+//! that a long computation blocks every other task of the worker, so such work belongs on the process-wide runtime.
 
 use std::cell::Cell;
 use std::io;
@@ -14,51 +13,51 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Sooner than what requests wait for.
+/// Shorter than any timer of a request.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
     static CURRENT_RUNTIME: Cell<RuntimeIndex> = const { Cell::new(RuntimeIndex(0)) };
 }
 
-/// Which runtime a thread belongs to: that of the whole process, or that of a worker. What waits for a socket does so in the
-/// runtime that the socket was opened in, and is woken soonest there.
+/// The runtime that a thread belongs to: 0 is the process-wide one, others are workers. A socket is polled by the
+/// runtime it was registered with, and wakes tasks fastest there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuntimeIndex(usize);
 
 impl RuntimeIndex {
-    /// The number of the runtime that this thread belongs to.
+    /// Returns the runtime of the current thread.
     pub fn current() -> Self {
         CURRENT_RUNTIME.get()
     }
 
-    /// Whether it is that of a worker.
+    /// Reports whether this is a worker's runtime.
     pub fn is_worker(self) -> bool {
         self.0 > 0
     }
 
-    /// How many numbers there are.
+    /// Returns the number of runtimes.
     pub fn count() -> usize {
         1 + worker_count()
     }
 
-    /// Less than [`RuntimeIndex::count`].
+    /// Returns a number below [`RuntimeIndex::count`].
     pub fn index(self) -> usize {
         self.0
     }
 }
 
-/// As many as the machine has cores for us. Asked once: it may change under a running process.
+/// Returns the number of available cores, read once because it may change while the process runs.
 fn worker_count() -> usize {
     static COUNT: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
     *COUNT
 }
 
-/// Workers, as many as the machine has cores for us. They end when this is dropped and their last place is free.
+/// One worker per available core. Workers end when this is dropped and their last slot is released.
 #[derive(Debug)]
 pub struct Workers {
     workers: Vec<Arc<Worker>>,
-    /// Where ties are broken, so that the first worker does not get every second connection of a server that has few.
+    /// Rotates the first candidate, so that ties do not always go to the first worker.
     next_worker: AtomicUsize,
     stop: Arc<DropGuard>,
 }
@@ -66,11 +65,11 @@ pub struct Workers {
 #[derive(Debug)]
 struct Worker {
     runtime: Handle,
-    /// How much it has been given that is not over.
+    /// The number of slots in use.
     load: AtomicUsize,
 }
 
-/// A place on a worker, for as long as something runs there.
+/// A slot on a worker, held while a task runs there.
 #[derive(Debug)]
 pub struct WorkerSlot {
     worker: Arc<Worker>,
@@ -78,7 +77,7 @@ pub struct WorkerSlot {
 }
 
 impl Workers {
-    /// Starts the threads.
+    /// Starts the worker threads.
     pub fn start() -> io::Result<Self> {
         let stop = CancellationToken::new();
         let workers =
@@ -86,12 +85,12 @@ impl Workers {
         Ok(Self { workers, next_worker: AtomicUsize::new(0), stop: Arc::new(stop.drop_guard()) })
     }
 
-    /// A place on the worker that has the least to do.
+    /// Takes a slot on the least loaded worker.
     pub fn acquire_slot(&self) -> WorkerSlot {
         let first = self.next_worker.fetch_add(1, Ordering::Relaxed);
         let candidates = (0..self.workers.len()).map(|at| &self.workers[(first + at) % self.workers.len()]);
         let worker = candidates.min_by_key(|worker| worker.load.load(Ordering::Relaxed));
-        let worker = worker.expect("a machine has a core").clone();
+        let worker = worker.expect("there is at least one worker").clone();
         worker.load.fetch_add(1, Ordering::Relaxed);
         WorkerSlot { worker, _stop: self.stop.clone() }
     }
@@ -109,8 +108,8 @@ impl Worker {
     }
 }
 
-/// Wakes a worker every second, for nothing but this: a timer that is set while none is due sooner makes its runtime interrupt
-/// its own sleep, by a call of the kernel for almost every request. With a tick before it, no request's timer is the first.
+/// Keeps a timer pending on a worker at all times. A timer set while none is due sooner makes the runtime wake itself
+/// with a system call, for almost every request; behind this tick no request's timer is the first.
 async fn tick_until(stop: CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(TICK_INTERVAL)).await.is_some() {}
 }

@@ -1,10 +1,11 @@
-//! Bundles of certificate authorities, and what certificates are worth before them.
+//! CA bundles and certificate verification.
 //!
-//! Every bundle that a flag or a kubeconfig names is read here. A certificate that is no authority is refused when it is read; an
-//! authority outside its own validity stays in the bundle and vouches for nothing, as in Go's x509.
+//! Every CA bundle that a flag or a kubeconfig names is loaded here. A certificate that is not a CA is rejected when
+//! the bundle is loaded; a CA outside its validity period stays in the bundle but is not trusted, as in Go's x509.
 //!
-//! kube-apiserver asks for a client certificate, completes the handshake whatever it gets, and judges it per request against
-//! two bundles that may change while the connection lives. So the verification of clients stands here, apart from the handshake.
+//! kube-apiserver requests a client certificate, completes the handshake whatever it receives, and verifies the
+//! certificate per request against two bundles that may change while the connection is open. Client verification is
+//! therefore separate from the handshake.
 
 mod authority_certificate;
 mod server_verifier;
@@ -21,64 +22,64 @@ use webpki::{EndEntityCert, KeyUsage};
 use crate::X509Subject;
 use authority_certificate::{AuthorityInfo, NotAnAuthorityError};
 
-/// The certificates that may sign those of clients or servers. The generation tells one reading of the file from another, so
-/// that a verdict can be kept for as long as it holds.
+/// The CA certificates that clients or servers are verified against. Each load has a new generation, so that callers
+/// can cache a verification result until the bundle changes.
 #[derive(Debug)]
 pub struct ClientCaBundle {
     trust_anchors: Vec<TrustAnchor<'static>>,
-    /// Of each anchor.
+    /// One entry per trust anchor.
     authority_info: Vec<AuthorityInfo>,
     certificates: Vec<CertificateDer<'static>>,
     generation: u64,
 }
 
-/// Why a bundle cannot be used.
+/// Why a CA bundle cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CaBundleError {
     /// The file cannot be read.
     #[error("cannot read {file}: {source}")]
     Unreadable {
-        /// Which file.
+        /// The bundle's path.
         file: String,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// There is no certificate in it, or one that does not parse or is no authority.
+    /// The file contains no certificate, a malformed one, or one that is not a CA.
     #[error("{file} holds no usable bundle of certificate authorities: {reason}")]
     Unusable {
-        /// Which file.
+        /// The bundle's path.
         file: String,
-        /// What is wrong, with the position of the certificate.
+        /// The cause, with the position of the certificate in the file.
         reason: String,
     },
 }
 
-/// Why a client certificate is not believed.
+/// Why a client certificate is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientCertificateError {
-    /// It does not chain to the bundle, is expired, or is not for clients.
+    /// The certificate does not chain to the bundle, is expired, or is not for client authentication.
     #[error("x509: {reason}")]
     Untrusted {
-        /// What the verification says.
+        /// The verification error.
         reason: String,
     },
-    /// It cannot be parsed.
+    /// The certificate cannot be parsed.
     #[error("x509: malformed certificate: {reason}")]
     Malformed {
-        /// What is wrong.
+        /// The parse error.
         reason: String,
     },
 }
 
 impl ClientCaBundle {
-    /// Reads a PEM bundle.
+    /// Loads a PEM bundle from a file.
     pub fn from_file(file: &Path) -> Result<Self, CaBundleError> {
         let name = file.display().to_string();
         let pem = std::fs::read(file).map_err(|source| CaBundleError::Unreadable { file: name.clone(), source })?;
         Self::from_pem(&pem, &name).map_err(|reason| CaBundleError::Unusable { file: name, reason })
     }
 
-    /// Reads PEM bytes. `file` is what the log calls them if an authority is outside its validity.
+    /// Parses a PEM bundle. `file` names the bundle in warnings about CAs outside their validity period.
     pub fn from_pem(pem: &[u8], file: &str) -> Result<Self, String> {
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         let certificates: Vec<CertificateDer<'static>> =
@@ -112,17 +113,17 @@ impl ClientCaBundle {
         }
     }
 
-    /// Different for every reading.
+    /// Returns a number that is unique to this load of the bundle.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Whether a certificate is in both bundles, so that neither keeps the other's clients out.
+    /// Reports whether both bundles contain the same certificate, so that clients of one are also trusted by the other.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.certificates.iter().any(|certificate| other.certificates.contains(certificate))
     }
 
-    /// Verifies a client's chain, its own certificate first.
+    /// Verifies a client's certificate chain, leaf first, and returns its subject.
     pub fn verify_client(
         &self,
         chain: &[CertificateDer<'_>],
@@ -145,7 +146,7 @@ impl ClientCaBundle {
         X509Subject::from_der(certificate.subject()).ok_or_else(|| malformed("its subject does not parse"))
     }
 
-    /// The authorities that vouch for certificates at this time.
+    /// Returns the CAs that are within their validity period.
     fn valid_at(&self, now: UnixTime) -> Cow<'_, [TrustAnchor<'static>]> {
         if self.authority_info.iter().all(|facts| facts.is_valid_at(now)) {
             return Cow::Borrowed(&self.trust_anchors);
@@ -154,7 +155,7 @@ impl ClientCaBundle {
         pairs.filter(|(_, facts)| facts.is_valid_at(now)).map(|(anchor, _)| anchor.clone()).collect()
     }
 
-    /// The authority outside its validity that alone keeps a chain from being believed.
+    /// Returns the CA that would make the chain valid if it were within its validity period, for the error text.
     fn invalid_authority(
         &self,
         now: UnixTime,
@@ -166,7 +167,7 @@ impl ClientCaBundle {
     }
 }
 
-/// The authority of a chain is outside its own validity.
+/// The chain's CA is outside its validity period.
 #[derive(thiserror::Error)]
 #[error("certificate authority {subject:?} has expired or is not yet valid: it is valid from {validity}")]
 struct AuthorityOutsideValidity {
@@ -174,7 +175,7 @@ struct AuthorityOutsideValidity {
     validity: String,
 }
 
-/// rustls shows errors of verifiers that it does not know by `Debug`.
+/// rustls formats errors of custom verifiers with `Debug`.
 impl std::fmt::Debug for AuthorityOutsideValidity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)

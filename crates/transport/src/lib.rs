@@ -1,8 +1,8 @@
-//! TLS: who may be trusted, and the files that say so.
+//! TLS and connections: certificate verification, certificate files, and connection pools to peers.
 //!
-//! [`reloading`] keeps a value in step with the files it was read from. [`client_ca`] verifies client certificates apart from
-//! the handshake, against bundles that may change; [`server`] is the serving side; [`peer`] is the client side, with its
-//! connections; [`pki`] makes keys and certificates where none are given.
+//! [`reloading`] reloads a value when its files change. [`client_ca`] verifies client certificates after the
+//! handshake, against CA bundles that may change; [`server`] is the serving side of TLS; [`peer`] is the client side
+//! with its connection pools; [`pki`] creates keys and certificates if none are configured.
 
 pub mod client_ca;
 pub mod peer;

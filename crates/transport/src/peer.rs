@@ -1,14 +1,15 @@
-//! Connections to peers: TLS that follows its files, a way there, and a pool for each peer.
+//! Connections to peers: TLS configuration that follows its files, dialing, and one connection pool per peer.
 //!
-//! Short requests travel one at a time on a connection, over HTTP/1.1; what is idle is used again, the last one first. No task
-//! runs for such a connection: whoever waits for an answer, or reads it, moves the connection along, and dropping either closes
-//! it, which is how a peer learns that nobody waits any more.
+//! Short requests use HTTP/1.1, one at a time per connection; idle connections are reused, the most recently used
+//! first. No task drives an HTTP/1.1 connection: the future that awaits the response, or the body being read, polls
+//! it. Dropping either closes the connection, which tells the peer that the request is cancelled.
 //!
-//! Answers that last, such as watches, share connections over HTTP/2 where the peer speaks it: a connection each would cost more
-//! than the answer. They are apart from the others, so that nothing short ever waits behind them, and when one connection is
-//! full the next is opened, so that they do not wait for each other either.
+//! Long-running responses such as watches are multiplexed over HTTP/2 where the peer supports it, because one
+//! connection each would cost more than the stream. They use connections of their own, so that short requests never
+//! queue behind them; a full connection makes the pool open another.
 //!
-//! Nothing here repeats a request or judges an answer. What a failure means is known by whether the request comes back with it.
+//! This module neither retries requests nor interprets responses. On failure the caller gets the request back if none
+//! of it was sent.
 
 mod body;
 mod dial;

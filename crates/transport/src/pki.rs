@@ -1,4 +1,4 @@
-//! Keys and certificates of our own, for a server that was given none and for the lab.
+//! Creates keys and certificates, for a server without configured ones and for the lab.
 
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
@@ -12,84 +12,84 @@ use rcgen::{
     KeyPair, KeyUsagePurpose, SanType,
 };
 
-/// Why keys and certificates could not be made.
+/// Why keys or certificates could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
-    /// The folder or a file in it cannot be written or read.
+    /// The directory or a file in it cannot be read or written.
     #[error("{file}: {source}")]
     File {
-        /// Which file.
+        /// The path.
         file: String,
-        /// Why not.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// What is in a file is no usable key or certificate, or one could not be made.
+    /// A file contains no usable key or certificate, or generating one failed.
     #[error("{file}: {source}")]
     Certificate {
-        /// Which file.
+        /// The path.
         file: String,
-        /// Why not.
+        /// The error.
         source: rcgen::Error,
     },
 }
 
-/// A certificate and its key, as files.
+/// Paths of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The certificate, PEM.
     pub certificate: PathBuf,
-    /// The private key, PEM, readable by its owner alone.
+    /// The private key, PEM, mode 0600.
     pub key: PathBuf,
 }
 
-/// What a certificate is for.
+/// The extended key usage of a certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateUsage {
-    /// A server's: every peer checks for `kubernetes.default.svc`, and people use names and addresses.
+    /// Server authentication, with the names in `SERVER_NAMES`; peers verify `kubernetes.default.svc`.
     Serving {
-        /// Further addresses.
+        /// Additional IP addresses.
         addresses: Vec<IpAddr>,
-        /// Further names.
+        /// Additional DNS names.
         names: Vec<String>,
     },
-    /// A client's.
+    /// Client authentication.
     Client,
 }
 
-/// An authority whose certificate and key lie in a folder.
+/// A CA whose certificate and key are in a directory.
 pub struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     dir: PathBuf,
     certificate: PathBuf,
 }
 
-/// How long certificates hold. A lab is thrown away and a server's own are made anew when they are deleted.
+/// Validity of generated certificates. To renew one, delete its files and restart.
 const VALID_YEARS: i32 = 10;
-/// How long others may take to make what we need, which are milliseconds, and how often we look.
+/// How long to wait for another process that holds the directory's lock, and how often to retry.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
-/// What peers check in each other's certificate, and what clients in a cluster call the server.
+/// DNS names of every serving certificate: those that peers verify and in-cluster clients use.
 const SERVER_NAMES: [&str; 5] =
     ["kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "kubernetes.default", "kubernetes", "localhost"];
 
 impl CertificateAuthority {
-    /// The authority called `name` in `folder`: found there, or made.
+    /// Opens the CA called `name` in the directory, or creates it.
     pub fn open_or_create(folder: &Path, name: &str) -> Result<Self, PkiError> {
         std::fs::create_dir_all(folder).map_err(|source| file_error(folder, source))?;
         let pair = CertificateFiles::in_dir(folder, name);
         create_once(folder, || pair.exists(), || create_authority(name, &pair))?;
         let key = KeyPair::from_pem(&read_pem(&pair.key)?).map_err(|source| certificate_error(&pair.key, source))?;
-        // Signing needs the authority's name and key only, and the name follows from ours.
+        // Signing needs only the CA's name and key; the name is derived from `name`.
         let issuer = Issuer::new(ca_params(name), key);
         Ok(Self { issuer, dir: folder.to_owned(), certificate: pair.certificate })
     }
 
-    /// The authority's own certificate.
+    /// Returns the path of the CA certificate.
     pub fn certificate(&self) -> &Path {
         &self.certificate
     }
 
-    /// The certificate called `name` in the same folder: found there, or issued to this subject.
+    /// Opens the certificate called `name` in the same directory, or issues it to this subject.
     pub fn open_or_issue(
         &self,
         name: &str,
@@ -139,13 +139,13 @@ impl CertificateFiles {
     }
 
     fn write(&self, key: &KeyPair, certificate: &Certificate) -> Result<(), PkiError> {
-        // The key first: a certificate without its key would be taken for a finished pair.
+        // Write the key first: a certificate without its key would look like a complete pair.
         write_secret(&self.key, &key.serialize_pem()).map_err(|source| file_error(&self.key, source))?;
         write_secret(&self.certificate, &certificate.pem()).map_err(|source| file_error(&self.certificate, source))
     }
 }
 
-/// A signing key without a certificate, for service account tokens: found in the file, or made.
+/// Creates a signing key for service account tokens unless the file exists.
 pub fn ensure_signing_key(file: &Path) -> Result<(), PkiError> {
     let make = || {
         let key = KeyPair::generate().map_err(|source| certificate_error(file, source))?;
@@ -154,8 +154,8 @@ pub fn ensure_signing_key(file: &Path) -> Result<(), PkiError> {
     create_once(file.parent().unwrap_or(Path::new(".")), || file.exists(), make)
 }
 
-/// Makes what is missing in a folder. Several servers of one machine may find the folder empty at once, and must end up with the
-/// same keys.
+/// Runs `create` under a directory lock unless the files exist. Servers that start at the same time on one machine
+/// therefore end up with the same keys.
 fn create_once(
     folder: &Path,
     exists: impl Fn() -> bool,
@@ -165,11 +165,11 @@ fn create_once(
         return Ok(());
     }
     let _turn = lock_dir(folder)?;
-    // By somebody else, while we waited.
+    // Another process may have created the files meanwhile.
     if exists() { Ok(()) } else { create() }
 }
 
-/// A turn to make something in a folder, until it is dropped.
+/// Locks the directory until the returned file is dropped.
 fn lock_dir(folder: &Path) -> Result<File, PkiError> {
     let file = folder.join("LOCK");
     let fault = |source| file_error(&file, source);
@@ -180,7 +180,7 @@ fn lock_dir(folder: &Path) -> Result<File, PkiError> {
             Ok(()) => return Ok(lock),
             Err(TryLockError::WouldBlock) if Instant::now() < ends => std::thread::sleep(LOCK_RETRY_INTERVAL),
             Err(TryLockError::WouldBlock) => {
-                let reason = format!("another process has been making keys here for {LOCK_TIMEOUT:?}");
+                let reason = format!("another process has held this lock for {LOCK_TIMEOUT:?}");
                 return Err(fault(std::io::Error::new(std::io::ErrorKind::WouldBlock, reason)));
             }
             Err(TryLockError::Error(source)) => return Err(fault(source)),
@@ -214,11 +214,11 @@ fn certificate_params(common_name: &str, organization: Option<&str>) -> Certific
     params
 }
 
-/// Writes a file that its owner alone may read, whole or not at all.
+/// Writes a file with mode 0600 atomically, by rename.
 pub fn write_secret(file: &Path, content: &str) -> std::io::Result<()> {
-    // Others may be writing the same.
+    // Other processes and threads may be writing the same file.
     let mut new = file.as_os_str().to_owned();
-    new.push(format!(".{}.new", std::process::id()));
+    new.push(format!(".{}.{:?}.new", std::process::id(), std::thread::current().id()));
     let mut written = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     written.write_all(content.as_bytes())?;
     written.sync_all()?;
@@ -240,6 +240,19 @@ fn certificate_error(file: &Path, source: rcgen::Error) -> PkiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn concurrent_writes_of_one_secret_succeed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = &folder.path().join("admin.kubeconfig");
+        std::thread::scope(|scope| {
+            for text in ["a".repeat(10_000), "b".repeat(10_000)] {
+                scope.spawn(move || (0..100).for_each(|_| write_secret(file, &text).unwrap()));
+            }
+        });
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(text.len() == 10_000 && text.starts_with('a') != text.contains('b'), "whole, of one writer");
+    }
 
     #[test]
     fn concurrent_first_starts_share_one_set_of_keys() {

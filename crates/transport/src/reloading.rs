@@ -1,7 +1,7 @@
-//! A value read from files, and read again when they change.
+//! A value loaded from files and reloaded when they change.
 //!
-//! Files are looked at by time rather than by notification: mounted secrets change by a swapped symbolic link two folders up,
-//! and a look costs microseconds. A change that cannot be read keeps the value there was.
+//! Files are polled instead of watched: mounted secrets change by a swapped symlink two directories up, and polling
+//! costs microseconds. If changed files cannot be loaded, the former value stays.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use tasks::Tasks;
 
-/// How often the files are looked at.
+/// How often the files are polled.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A value that follows its files. Clones share it.
@@ -26,7 +26,7 @@ impl<T> Clone for Reloading<T> {
 }
 
 impl<T: Send + Sync + 'static> Reloading<T> {
-    /// Reads the value now, and again whenever one of the files changed.
+    /// Loads the value now and whenever one of the files changes.
     pub fn start<E: std::fmt::Display>(
         files: Vec<PathBuf>,
         read: impl Fn() -> Result<T, E> + Send + 'static,
@@ -41,15 +41,15 @@ impl<T: Send + Sync + 'static> Reloading<T> {
                 if now == seen {
                     continue;
                 }
-                // Remembered whatever comes of it: a broken file is complained of once, not every second.
+                // Remember the state even if loading fails, so that a broken file is logged once.
                 seen = now;
                 match read() {
                     Ok(new) => {
-                        tracing::info!(files = ?files, "files changed; using them from now on");
+                        tracing::info!(files = ?files, "reloaded changed files");
                         value.store(Arc::new(new));
                     }
                     Err(error) => {
-                        tracing::error!(files = ?files, %error, "changed files cannot be used; keeping what was there");
+                        tracing::error!(files = ?files, %error, "cannot use changed files; keeping the former ones");
                     }
                 }
             }
@@ -57,18 +57,18 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         Ok(watched)
     }
 
-    /// A value that never changes.
+    /// Returns a value that is never reloaded.
     pub fn fixed(value: T) -> Self {
         Self { value: Arc::new(ArcSwap::from_pointee(value)) }
     }
 
-    /// The value as it is now.
+    /// Returns the current value.
     pub fn get(&self) -> Arc<T> {
         self.value.load_full()
     }
 }
 
-/// What tells one state of a file from another without reading it.
+/// Modification time, size and inode: detects a change without reading the file.
 type FileFingerprint = Option<(SystemTime, u64, u64)>;
 
 fn fingerprint_all(files: &[PathBuf]) -> Vec<FileFingerprint> {
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(*watched.get(), 22);
     }
 
-    /// By rename, as secrets are replaced.
+    /// Replaces the file by rename, as mounted secrets are.
     fn replace_by_rename(file: &Path, content: &str) {
         let new = file.with_extension("new");
         std::fs::write(&new, content).unwrap();

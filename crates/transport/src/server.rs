@@ -1,4 +1,4 @@
-//! The serving side of TLS.
+//! Server-side TLS configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,38 +12,39 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 
-/// Why the serving certificate cannot be used. Each names the file.
+/// Why the serving certificate cannot be used. Each error names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingCertificateError {
     /// The certificate chain cannot be read.
     #[error("cannot read the serving certificate {file}: {reason}")]
     Certificate {
-        /// Which file.
+        /// The certificate's path.
         file: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
     /// The private key cannot be read.
     #[error("cannot read the private key {file}: {reason}")]
     Key {
-        /// Which file.
+        /// The key's path.
         file: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
-    /// They do not belong together.
-    #[error("the certificate {certificate} and the key {key} do not fit: {reason}")]
+    /// The key does not belong to the certificate.
+    #[error("the certificate {certificate} and the key {key} do not match: {reason}")]
     Mismatch {
-        /// The certificate's file.
+        /// The certificate's path.
         certificate: String,
-        /// The key's file.
+        /// The key's path.
         key: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
 }
 
-/// A configuration that serves HTTP/2 and HTTP/1.1 and asks every client for a certificate without judging it.
+/// Returns a configuration that serves HTTP/2 and HTTP/1.1 and requests a client certificate without verifying its
+/// chain.
 pub fn server_config(certificate_file: &Path, key_file: &Path) -> Result<ServerConfig, ServingCertificateError> {
     let certificate_name = certificate_file.display().to_string();
     let key_name = key_file.display().to_string();
@@ -72,8 +73,8 @@ pub fn server_config(certificate_file: &Path, key_file: &Path) -> Result<ServerC
     Ok(config)
 }
 
-/// Asks for a client certificate and accepts whatever comes, if only the client holds its key. What it is worth is judged
-/// later, per request: a bad certificate is then a 401 that says why, and not a broken connection.
+/// Requests a client certificate and accepts any, provided that the client holds its key. The chain is verified per
+/// request: a bad certificate results in a 401 with a logged reason instead of a failed handshake.
 #[derive(Debug)]
 struct AcceptAnyClientCertificate {
     algorithms: WebPkiSupportedAlgorithms,
@@ -86,7 +87,7 @@ impl AcceptAnyClientCertificate {
 }
 
 impl ClientCertVerifier for AcceptAnyClientCertificate {
-    /// None, so that clients offer whatever certificate they have.
+    /// Empty, so that clients offer whatever certificate they have.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,23 +1,23 @@
-//! The subject of a certificate: the parts of it that Kubernetes reads.
+//! The fields of a certificate's subject that Kubernetes reads.
 
 use x509_parser::asn1_rs::{Any, Class, DerParser, Oid, SequenceIterator, Tag, oid};
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 
-/// Who a certificate names.
+/// The subject of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct X509Subject {
-    /// CN: the user name. The last one, if there are several.
+    /// CN, the user name; the last one if there are several.
     pub common_name: String,
-    /// O: the groups, in their order.
+    /// O, the groups, in certificate order.
     pub organizations: Vec<String>,
-    /// 1.3.6.1.4.1.57683.2, Kubernetes' own: the uid. Whether several make sense is for others to say.
+    /// OID 1.3.6.1.4.1.57683.2, the uid. Authentication rejects several.
     pub uids: Vec<String>,
 }
 
 const UID: Oid<'_> = oid!(1.3.6.1.4.1.57683.2);
 
 impl X509Subject {
-    /// Reads the contents of an X.501 name in DER: a sequence of sets of attributes. `None`: it is malformed.
+    /// Parses the DER content of an X.501 name, a sequence of sets of attributes; `None` if malformed.
     pub(crate) fn from_der(name: &[u8]) -> Option<Self> {
         let mut subject = Self::default();
         for set in values(name) {
@@ -36,12 +36,12 @@ impl X509Subject {
     }
 }
 
-/// The values that follow each other in `der`. A malformed value is the last one, and `None`.
+/// Iterates over consecutive DER values. A malformed value yields `None` and ends the iteration.
 fn values(der: &[u8]) -> impl Iterator<Item = Option<Any<'_>>> {
     SequenceIterator::<Any<'_>, DerParser>::new(der).map(Result::ok)
 }
 
-/// The content of a value of this type. The typed parsers of asn1-rs do not check the class, nor the tag of an OID.
+/// Returns the content of a value of the given type. asn1-rs' typed parsers check neither the class nor an OID's tag.
 fn content<'a>(value: &Any<'a>, tag: Tag) -> Option<&'a [u8]> {
     let is_constructed = matches!(tag, Tag::Sequence | Tag::Set);
     let header = &value.header;
@@ -50,7 +50,7 @@ fn content<'a>(value: &Any<'a>, tag: Tag) -> Option<&'a [u8]> {
     is_of_type.then_some(value.data)
 }
 
-/// UTF8String, PrintableString, TeletexString and IA5String are read as UTF-8, BMPString as UTF-16.
+/// Decodes UTF8String, PrintableString, TeletexString and IA5String as UTF-8, BMPString as UTF-16.
 fn decode_text(value: &Any<'_>) -> Option<String> {
     let content = content(value, value.tag())?;
     match value.tag() {
@@ -106,7 +106,7 @@ mod tests {
             let bad = attribute(COMMON_NAME, tag, value);
             assert_eq!(X509Subject::from_der(&[&group[..], &bad].concat()), None, "{tag:#x} {value:?}");
         }
-        // Two attributes in one set, of which the second is no attribute.
+        // Two attributes in one set; the second is malformed.
         let inner = [&group[2..], &[0x02, 1, 7]].concat();
         assert_eq!(X509Subject::from_der(&[&[SET, inner.len() as u8], &inner[..]].concat()), None);
         assert_eq!(X509Subject::from_der(&[&group[..], &[SEQUENCE, 0]].concat()), None);

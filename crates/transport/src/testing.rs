@@ -1,4 +1,4 @@
-//! A peer that says what it is told to say, over real TLS on a real socket: for tests of whoever connects to peers.
+//! A scripted HTTP/1.1 peer over real TLS on a real socket, for tests of clients of peers.
 
 mod http2_peer;
 
@@ -22,84 +22,84 @@ use crate::server::server_config;
 
 pub use http2_peer::{Http2Exchange, Http2Peer};
 
-/// Certificates of one authority, in a folder that the test owns.
+/// Certificates of one CA, in a directory that the test owns.
 pub struct TestCertificates {
     dir: PathBuf,
     authority: CertificateAuthority,
 }
 
 impl TestCertificates {
-    /// Makes them, or finds them.
+    /// Opens or creates the CA.
     pub fn new(folder: &Path) -> Self {
-        let authority = CertificateAuthority::open_or_create(folder, "ca").expect("the folder can be written");
+        let authority = CertificateAuthority::open_or_create(folder, "ca").expect("the directory is writable");
         Self { dir: folder.to_owned(), authority }
     }
 
-    /// What a client shows and believes.
+    /// Returns the files of a client's TLS configuration.
     pub fn client_files(&self) -> ClientTlsFiles {
         let own = self.issue("proxy-client", &CertificateUsage::Client);
         ClientTlsFiles { ca_bundle: self.authority.certificate().to_owned(), client_certificate: Some(own) }
     }
 
-    /// What a peer shows.
+    /// Returns a peer's TLS configuration.
     pub fn server_config(&self) -> ServerConfig {
         let pair = self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() });
-        server_config(&pair.certificate, &pair.key).expect("it was just made")
+        server_config(&pair.certificate, &pair.key).expect("just created")
     }
 
-    /// The folder that they are in.
+    /// Returns the directory of the certificates.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Connections straight to peers, with these certificates.
+    /// Returns a connector that dials peers directly with these certificates.
     pub fn connector(&self) -> Arc<Connector> {
-        let tls = self.client_files().load().expect("they were just made");
+        let tls = self.client_files().load().expect("just created");
         Arc::new(Connector::new(Reloading::fixed(tls), Dialer::direct()))
     }
 
     fn issue(&self, name: &str, purpose: &CertificateUsage) -> CertificateFiles {
-        self.authority.open_or_issue(name, name, None, purpose).expect("the folder can be written")
+        self.authority.open_or_issue(name, name, None, purpose).expect("the directory is writable")
     }
 }
 
-/// A request as a peer heard it.
+/// A request as the peer received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedRequest {
-    /// On which connection, from 0.
+    /// The connection's number, from 0.
     pub connection: usize,
-    /// The request line.
+    /// Such as `GET / HTTP/1.1`.
     pub request_line: String,
-    /// The headers, in their order, names in lower case.
+    /// In request order, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The whole body, de-chunked.
     pub body: String,
 }
 
 impl ReceivedRequest {
-    /// All values of a header.
+    /// Returns all values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
         self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str()).collect()
     }
 }
 
-/// A peer that follows a script, of HTTP/1.1.
+/// An HTTP/1.1 peer that follows a script.
 pub struct ScriptedPeer {
-    /// Where it listens.
+    /// The listening address.
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
     requests: Mutex<mpsc::UnboundedReceiver<ReceivedRequest>>,
 }
 
 impl ScriptedPeer {
-    /// A peer that plays `script` on every connection.
+    /// Starts a peer that runs `script` on every connection.
     pub async fn start<Play, Playing>(mut tls: ServerConfig, tasks: &Tasks, script: Play) -> Self
     where
         Play: Fn(ScriptedConnection) -> Playing + Clone + Send + Sync + 'static,
         Playing: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("the listener is bound");
         let connections = Arc::new(AtomicUsize::new(0));
         let (sender, heard) = mpsc::unbounded_channel();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -119,7 +119,7 @@ impl ScriptedPeer {
         Self { address, connections, requests: Mutex::new(heard) }
     }
 
-    /// A peer that gives an answer to every request.
+    /// Starts a peer that responds to every request.
     pub async fn start_responder<Answer>(tls: ServerConfig, tasks: &Tasks, respond: Answer) -> Self
     where
         Answer: Fn(&ReceivedRequest) -> String + Clone + Send + Sync + 'static,
@@ -135,38 +135,38 @@ impl ScriptedPeer {
         .await
     }
 
-    /// The next request that it heard.
+    /// Waits for the next request.
     pub async fn next_request(&self) -> ReceivedRequest {
-        self.requests.lock().await.recv().await.expect("the peer lives as long as its test")
+        self.requests.lock().await.recv().await.expect("the peer outlives the test")
     }
 
-    /// What it has heard so far and was not asked for.
+    /// Takes the requests received so far.
     pub async fn take_requests(&self) -> Vec<ReceivedRequest> {
         let mut heard = self.requests.lock().await;
         std::iter::from_fn(|| heard.try_recv().ok()).collect()
     }
 
-    /// How many connections were opened to it.
+    /// Returns the number of accepted connections.
     pub fn connection_count(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
-/// One connection to a scripted peer.
+/// A connection accepted by a scripted peer.
 pub struct ScriptedConnection {
     stream: TlsStream<TcpStream>,
     buffer: Vec<u8>,
-    /// Which connection it is, from 0.
+    /// The connection's number, from 0.
     pub connection: usize,
     requests: mpsc::UnboundedSender<ReceivedRequest>,
 }
 
 impl ScriptedConnection {
-    /// Reads a whole request; `None` at the end of the connection.
+    /// Reads a whole request; `None` when the connection is closed.
     pub async fn read_request(&mut self) -> Option<ReceivedRequest> {
         let mut heard = self.read_head().await?;
         heard.body = self.read_body(&heard).await?;
-        // A test that has ended does not listen any more.
+        // The test may have ended already.
         let _ = self.requests.send(heard.clone());
         Some(heard)
     }
@@ -181,7 +181,7 @@ impl ScriptedConnection {
         Some(ReceivedRequest { connection: self.connection, request_line: line, headers, body: String::new() })
     }
 
-    /// Reads a chunk of a body; the last one is empty.
+    /// Reads one body chunk; the last one is empty.
     pub async fn read_chunk(&mut self) -> Option<String> {
         let size = self.read_until(b"\r\n").await?;
         let size = usize::from_str_radix(size.trim_end(), 16).ok()?;
@@ -207,19 +207,19 @@ impl ScriptedConnection {
         }
     }
 
-    /// Says this. That nobody listens is no fault.
+    /// Writes text; ignores a closed connection.
     pub async fn write(&mut self, text: &str) {
         let _ = self.stream.write_all(text.as_bytes()).await;
         let _ = self.stream.flush().await;
     }
 
-    /// Waits until the other side has closed the connection.
+    /// Waits until the client closes the connection.
     pub async fn wait_for_close(&mut self) {
         let mut rest = [0; 1024];
         while matches!(self.stream.read(&mut rest).await, Ok(length) if length > 0) {}
     }
 
-    /// Reads as many bytes.
+    /// Reads `length` bytes.
     pub async fn read_exactly(&mut self, length: usize) -> Option<String> {
         while self.buffer.len() < length {
             self.fill_buffer().await?;

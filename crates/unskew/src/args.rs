@@ -1,18 +1,18 @@
-//! The command line, as typed.
+//! The command line.
 
 use std::ffi::OsString;
 
-use catalogue::Release;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use kinds::Release;
 
 use crate::lab;
 
-/// What the user asked for.
+/// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Print the version.
     Version,
-    /// Print what two releases differ in.
+    /// Print the differences of two releases.
     ReleasesDiff {
         /// The release to start from.
         from: Release,
@@ -24,13 +24,13 @@ pub(crate) enum Command {
         /// Everything after `serve`.
         args: Vec<String>,
     },
-    /// Something about a lab.
+    /// A command of the lab.
     Lab(lab::LabCommand),
-    /// Become a process that ends with its parent.
+    /// Replace this process by a command that ends with its parent.
     TiedToParent {
         /// The parent.
         parent: u32,
-        /// What to become.
+        /// The command and its arguments.
         command: Vec<OsString>,
     },
     /// Print the script that completes commands in a shell.
@@ -45,7 +45,7 @@ pub(crate) enum Command {
     },
 }
 
-/// Reads the command line; help and version requests are `Err` too, as clap has it.
+/// Parses the command line; requests for help are `Err`, as in clap.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let detached = match args.get(1).and_then(|command| command.to_str()) {
@@ -78,7 +78,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     })
 }
 
-/// What the lab starts its processes with; people have no use for it, so neither help nor completion knows it.
+/// The internal command by which the lab starts its processes; help and completion omit it.
 fn parse_tied_to_parent(args: &[OsString]) -> Command {
     let parent = args.first().and_then(|parent| parent.to_str()?.parse().ok()).unwrap_or_default();
     Command::TiedToParent { parent, command: args.get(1..).unwrap_or_default().to_vec() }
@@ -205,7 +205,7 @@ enum ReleasesCommand {
     },
 }
 
-/// Flags that are not clap's to read: those of servers have pflag's rules.
+/// Flags of servers, which are parsed by pflag's rules and not by clap.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 struct PassthroughArgs {
@@ -298,11 +298,15 @@ mod tests {
     fn lab_commands_are_parsed_with_their_flags() {
         check(
             "unskew stop b",
-            &expect![[r#"Lab(ServerAction("stop", ServerActionArgs { server: "b", lab: DataDirArgs { data_dir: None } }))"#]],
+            &expect![[
+                r#"Lab(ServerAction("stop", ServerActionArgs { server: "b", lab: DataDirArgs { data_dir: None } }))"#
+            ]],
         );
         check(
             "unskew rollout --to 1.37 --data-dir /x",
-            &expect![[r#"Lab(Rollout(RolloutArgs { to: [R37], back: false, lab: DataDirArgs { data_dir: Some("/x") } }))"#]],
+            &expect![[
+                r#"Lab(Rollout(RolloutArgs { to: [R37], back: false, lab: DataDirArgs { data_dir: Some("/x") } }))"#
+            ]],
         );
         check("unskew rollout", &expect!["error: the following required arguments were not provided:"]);
         check(
@@ -332,7 +336,7 @@ mod tests {
         };
         assert!(script.contains("rollout") && script.contains("--if-stopped"));
         for hidden in ["leashed", "stay"] {
-            assert!(!script.contains(hidden), "{hidden} is nobody's business");
+            assert!(!script.contains(hidden), "{hidden} is an internal command");
         }
     }
 

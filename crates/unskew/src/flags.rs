@@ -1,4 +1,4 @@
-//! Flags as kube-apiserver's users know them: one table says which there are, and pflag's rules say how they are typed.
+//! Command-line flags by pflag's rules, from one table per command.
 //!
 //! `--name=value` and `--name value`; a boolean needs no value and takes one only after `=`; `_` in a name is read as `-`; a
 //! list may be given at once, separated by commas, or in several flags. A file of the same keys gives values that the
@@ -9,22 +9,22 @@ pub(crate) mod common;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// One flag.
+/// One row of a table of flags.
 #[derive(Debug)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) kind: FlagKind,
-    /// As it would be typed; empty: none.
+    /// The default as typed; empty: none.
     pub(crate) default: &'static str,
     pub(crate) help: &'static str,
 }
 
-/// A row of a table.
+/// Makes a row of a table.
 pub(crate) const fn flag(name: &'static str, kind: FlagKind, default: &'static str, help: &'static str) -> Flag {
     Flag { name, kind, default, help }
 }
 
-/// What a flag takes.
+/// The values that a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagKind {
     /// One value; the last counts.
@@ -33,7 +33,7 @@ pub(crate) enum FlagKind {
     List,
     /// true or false.
     Bool,
-    /// Accepted because kube-apiserver has it, without a meaning here; takes a value.
+    /// A flag of kube-apiserver without effect; takes a value.
     Ignored,
     /// The same, a boolean.
     IgnoredBool,
@@ -49,14 +49,14 @@ impl FlagKind {
     }
 }
 
-/// What was given, by flag name. Flags that were not given have their default.
+/// The given values, by flag name. Other flags have their default.
 #[derive(Debug)]
 pub(crate) struct FlagValues {
     table: &'static [Flag],
     given: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// What is wrong with what was typed, in pflag's words.
+/// An invalid command line, in pflag's words.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FlagError {
     #[error("unknown flag: --{0}{hint}", hint = suggestion_text(.1.as_deref()))]
@@ -72,7 +72,7 @@ pub(crate) enum FlagError {
     /// Flags that do not go together, or with the files that they name.
     #[error("{0}")]
     Rejected(String),
-    /// Not a mistake: the user asks what there is.
+    /// `--help`: not an error of the user.
     #[error("help")]
     Help,
 }
@@ -82,7 +82,7 @@ fn suggestion_text(near: Option<&str>) -> String {
 }
 
 impl FlagValues {
-    /// Reads a command line.
+    /// Parses a command line.
     pub(crate) fn parse(table: &'static [Flag], args: impl IntoIterator<Item = String>) -> Result<Self, FlagError> {
         let mut values = Self { table, given: BTreeMap::new() };
         let mut args = args.into_iter();
@@ -109,7 +109,7 @@ impl FlagValues {
         Ok(values)
     }
 
-    /// Takes values from a file of the same keys, where the command line says nothing.
+    /// Adds the values of a config file for flags that are not on the command line.
     pub(crate) fn with_config_file(mut self, content: &str) -> Result<Self, FlagError> {
         let file: serde_json::Map<String, serde_json::Value> = serde_json::from_str(content)
             .map_err(|error| FlagError::ConfigFile(format!("not a JSON object: {error}")))?;
@@ -126,7 +126,7 @@ impl FlagValues {
         Ok(self)
     }
 
-    /// The value, or the default. Empty if there is neither.
+    /// The value, or the default; empty if there is neither.
     pub(crate) fn value_or_default(&self, name: &str) -> &str {
         let flag = self.flag(name);
         self.given.get(name).and_then(|values| values.last()).map_or(flag.default, String::as_str)
@@ -137,12 +137,12 @@ impl FlagValues {
         Some(self.value_or_default(name)).filter(|text| !text.is_empty())
     }
 
-    /// Whether it was given, be it empty.
+    /// True if the flag was given, even with an empty value.
     pub(crate) fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(name)
     }
 
-    /// Everything that was given, as it would be typed.
+    /// All given values, as typed.
     pub(crate) fn joined_values(&self, name: &str) -> String {
         self.given.get(name).map(|values| values.join(",")).unwrap_or_default()
     }
@@ -159,7 +159,7 @@ impl FlagValues {
         }
     }
 
-    /// All values of a list, blank ones too, where those are mistakes.
+    /// All values of a list, including blank ones, for flags that reject them.
     pub(crate) fn list_entries_with_blanks(&self, name: &str) -> Vec<String> {
         let flag = self.flag(name);
         let given = self.given.get(name).into_iter().flatten().map(String::as_str);
@@ -187,7 +187,7 @@ impl FlagValues {
         })
     }
 
-    /// The flags given that have no meaning here.
+    /// The given flags that have no effect.
     pub(crate) fn ignored_flags(&self) -> Vec<&'static str> {
         self.given.keys().copied().filter(|name| !self.flag(name).kind.is_used()).collect()
     }
@@ -207,7 +207,7 @@ impl FlagValues {
     }
 }
 
-/// The page that `--help` prints: every flag with a meaning, and its default.
+/// The page of `--help`: every flag with an effect, and its default.
 pub(crate) fn render_help(table: &[Flag]) -> String {
     let mut page = String::new();
     for flag in table.iter().filter(|flag| flag.kind.is_used()) {
@@ -236,7 +236,7 @@ fn find_flag(table: &'static [Flag], typed: &str) -> Result<&'static Flag, FlagE
     })
 }
 
-/// How many letters must be added, removed or changed to get from one name to the other.
+/// The edit distance of two names.
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

@@ -3,19 +3,21 @@
 mod config;
 mod flag_table;
 mod kubeadm;
-mod run;
 
 use std::process::ExitCode;
 
+use server::RejectedConfig;
+use server::gateway::Gateway;
+
 use crate::flags::{self, FlagError, FlagValues};
-use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, print_error, print_line};
+use crate::process::{raise_file_limit, wait_for_stop_signal};
+use crate::{EXIT_UNAVAILABLE, EXIT_USAGE, logging, print_error, print_line};
+use config::GatewaySettings;
 
-use config::Config;
-
-/// Reads the flags and runs the gateway until it is told to stop.
+/// Parses the flags and runs the gateway until SIGTERM or SIGINT.
 pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
-    let config = match read_config(args) {
-        Ok(GatewayInvocation::Run(config)) => config,
+    let settings = match read_flags(args) {
+        Ok(GatewayInvocation::Run(settings)) => settings,
         Ok(GatewayInvocation::PrintConfig(page)) => {
             print_line(&mut std::io::stdout(), page.trim_end());
             return ExitCode::SUCCESS;
@@ -32,11 +34,11 @@ pub(crate) fn main(args: impl IntoIterator<Item = String>) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
-    match run::run(*config) {
+    match run(*settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             print_error("unskew gateway", &error);
-            ExitCode::from(if error.is::<FlagError>() { EXIT_USAGE } else { EXIT_UNAVAILABLE })
+            ExitCode::from(if error.is::<RejectedConfig>() { EXIT_USAGE } else { EXIT_UNAVAILABLE })
         }
     }
 }
@@ -52,14 +54,14 @@ Elsewhere:
     --proxy-client-cert-file=front-proxy-client.crt --proxy-client-key-file=front-proxy-client.key \\
     --tls-cert-file=gateway.crt --tls-private-key-file=gateway.key";
 
-/// What the user asked for.
+/// The two things that the command does.
 enum GatewayInvocation {
-    Run(Box<Config>),
-    /// To be told what would run.
+    Run(Box<GatewaySettings>),
+    /// `--print-config`: the page to print.
     PrintConfig(String),
 }
 
-fn read_config(args: impl IntoIterator<Item = String>) -> Result<GatewayInvocation, FlagError> {
+fn read_flags(args: impl IntoIterator<Item = String>) -> Result<GatewayInvocation, FlagError> {
     let mut values = FlagValues::parse(flag_table::FLAGS, args)?;
     if let Some(file) = values.given_value("config").map(str::to_owned) {
         let content = std::fs::read_to_string(&file)
@@ -70,5 +72,16 @@ fn read_config(args: impl IntoIterator<Item = String>) -> Result<GatewayInvocati
     if values.is_true("print-config") {
         return Ok(GatewayInvocation::PrintConfig(found.render_config(&values)));
     }
-    Config::from_flags(&values, &found).map(|config| GatewayInvocation::Run(Box::new(config)))
+    GatewaySettings::from_flags(&values, &found).map(|settings| GatewayInvocation::Run(Box::new(settings)))
+}
+
+/// Runs the gateway until SIGTERM or SIGINT.
+fn run(settings: GatewaySettings) -> anyhow::Result<()> {
+    logging::init(settings.log_json, settings.verbosity);
+    raise_file_limit();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+        let gateway = Gateway::start(settings.config).await?;
+        print_line(&mut std::io::stdout(), &format!("unskew gateway: https://{}", gateway.address()));
+        gateway.run_until(wait_for_stop_signal()).await
+    })
 }

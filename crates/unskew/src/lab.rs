@@ -1,4 +1,4 @@
-//! The commands of the lab: `up`, `down`, `status`, `rollout` and their like.
+//! The commands of the lab: `up`, `down`, `status`, `rollout` and others.
 
 pub(crate) mod args;
 mod demo;
@@ -19,13 +19,13 @@ use ::lab::status::table::render_progress;
 
 use crate::{EXIT_CHECK_FAILED, EXIT_UNAVAILABLE, print_error, print_line};
 
-/// A server that is told to start may take so long to be ready before we say so.
+/// How long `start` waits for the server to be ready.
 const READY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
-/// A lab that is told to stop lets its servers drain for some seconds.
+/// How long `down` waits for the lab; its servers drain for some seconds.
 const DOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// What was asked for.
+/// A command of the lab.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LabCommand {
     Up(args::UpArgs),
@@ -37,9 +37,9 @@ pub(crate) enum LabCommand {
     Demo,
 }
 
-/// Does it.
+/// Runs a command of the lab.
 pub(crate) fn main(command: LabCommand) -> ExitCode {
-    // The main thread waits here: the processes of a lab end with the thread that started them.
+    // On the main thread: the processes of a lab end with the thread that started them.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(run_command(command)),
@@ -147,7 +147,7 @@ async fn roll_out(args: &args::RolloutArgs) -> anyhow::Result<ExitCode> {
     let ended = client.roll_out(&request, |rollout| {
         let mut out = std::io::stdout();
         if is_terminal {
-            // Over the line before, and what is left of it cleared.
+            // Overwrite the previous line and clear the rest of it.
             let _ = write!(out, "\r{}\x1b[K", render_progress(rollout));
             let _ = out.flush();
         } else if last != rollout.current_action && !rollout.current_action.is_empty() {

@@ -1,12 +1,10 @@
-//! The binary: what was typed becomes a command, and the command runs.
+//! The binary: parses the command line and runs the command.
 //!
-//! Exit codes are those of sysexits, as kube-apiserver's operators script against them: 0 done, 64 wrong usage,
-//! 69 the service cannot be had; and 1 where the answer itself is "not well".
+//! Exit codes are those of sysexits: 0 success, 64 wrong usage, 69 service unavailable; and 1 if a check failed.
 
 mod args;
 mod flags;
 mod gateway;
-mod kubeconfig;
 mod lab;
 mod logging;
 mod process;
@@ -22,16 +20,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Wrong usage: an unknown flag, a value that does not parse.
 pub(crate) const EXIT_USAGE: u8 = 64;
-/// It was done, and what it found is not as it should be: a rollout that clients noticed, a claim that does not hold.
+/// A check failed: clients noticed a rollout, or a claim of the demo does not hold.
 pub(crate) const EXIT_CHECK_FAILED: u8 = 1;
-/// What was asked for cannot be had here and now.
+/// The command could not run: a port in use, storage unavailable, no such lab.
 pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
 
 fn main() -> ExitCode {
     match args::parse(std::env::args_os()) {
         Ok(command) => run(command),
         Err(error) => {
-            // clap sends help to stdout and errors to stderr by itself; a closed pipe is no failure of ours.
+            // clap prints help to stdout and errors to stderr. A closed pipe is ignored.
             let _ = error.print();
             if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
         }
@@ -41,7 +39,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> ExitCode {
     match command {
         Command::ReleasesDiff { from, to } => {
-            print_line(&mut std::io::stdout(), catalogue::diff_releases(from, to).to_string().trim_end());
+            print_line(&mut std::io::stdout(), kinds::diff_releases(from, to).to_string().trim_end());
             ExitCode::SUCCESS
         }
         Command::Serve { args } => serve::main(args),
@@ -59,12 +57,12 @@ fn run(command: Command) -> ExitCode {
     }
 }
 
-/// Tells the user why something failed.
+/// Prints an error with its causes to stderr.
 pub(crate) fn print_error(who: &str, error: &anyhow::Error) {
     print_line(&mut std::io::stderr(), &format!("{who}: {}", format_error_chain(error)));
 }
 
-/// An error and its causes, each said once: many errors name their cause themselves.
+/// An error and its causes, without causes that the text already contains.
 fn format_error_chain(error: &anyhow::Error) -> String {
     let mut told = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -75,7 +73,7 @@ fn format_error_chain(error: &anyhow::Error) -> String {
     told
 }
 
-/// One line, or several, for the user.
+/// Prints text and a newline; a closed pipe is ignored.
 pub(crate) fn print_line(to: &mut dyn std::io::Write, line: &str) {
     let _ = writeln!(to, "{line}");
     let _ = to.flush();

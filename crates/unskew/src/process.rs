@@ -1,13 +1,13 @@
-//! What every server process does: raise its limits, and wait to be told to stop.
+//! Process-wide settings and signals of a server process.
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Every watch is a connection: the soft limit of open files is raised to the hard one.
+/// Raises the soft limit of open files to the hard one, because every watch may be a connection.
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
-        tracing::warn!(%error, "the limit of open files cannot be raised");
+        tracing::warn!(%error, "failed to raise the limit of open files");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What server and gateway read and decide alike.
+//! Values of flags that `serve` and `gateway` share.
 
 use edge::merged_discovery::MergeDiscovery;
 
@@ -11,17 +11,11 @@ pub(crate) fn parse_merge_discovery(word: &str) -> Result<MergeDiscovery, &'stat
     }
 }
 
-/// `--logging-format`: whether it is JSON.
+/// `--logging-format`: true for JSON.
 pub(crate) fn parse_logging_format(format: &str) -> Result<bool, &'static str> {
     match format {
         "text" => Ok(false),
         "json" => Ok(true),
         _ => Err("allowed values: text, json"),
     }
-}
-
-/// Some release has it, or a release that is newer than the catalogue may.
-pub(crate) fn may_be_built_in(name: api::GroupVersionResource<&str>) -> bool {
-    catalogue::may_be_built_in(name.group, name.version, name.resource)
-        || catalogue::has_built_in_group_name(name.group)
 }

@@ -1,4 +1,4 @@
-//! Which files are packed, and where they go.
+//! Files of the packages and their paths.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,17 +9,17 @@ use anyhow::{Context, Result};
 use super::{DistRelease, PACK_TIMEOUT, man};
 use crate::process::TimedCommand;
 
-/// Shells, and where Debian's look for completions.
+/// Shells with the archive name and the Debian path of their completions.
 const SHELLS: [(&str, &str, &str); 3] = [
     ("bash", "unskew.bash", "usr/share/bash-completion/completions/unskew"),
     ("fish", "unskew.fish", "usr/share/fish/vendor_completions.d/unskew.fish"),
     ("zsh", "_unskew", "usr/share/zsh/vendor-completions/_unskew"),
 ];
 
-/// Folders of the checkout whose files are examples.
+/// Folders of the checkout with example files.
 const EXAMPLES: [&str; 2] = ["docs/deploy", "docs/monitoring"];
 
-/// A file to be packed.
+/// A file to pack, with its path and mode.
 #[derive(Clone)]
 pub(super) struct PackedFile {
     path: String,
@@ -37,11 +37,11 @@ impl PackedFile {
     }
 }
 
-/// Everything that is packed, whatever into.
+/// Contents of both packages.
 pub(super) struct PackageContents {
     program: Vec<u8>,
     manual: String,
-    /// In the order of `SHELLS`.
+    /// Completions in the order of `SHELLS`.
     completions: Vec<String>,
     /// Path below `examples`, and content.
     examples: Vec<(String, Vec<u8>)>,
@@ -51,12 +51,12 @@ pub(super) struct PackageContents {
     changelog: String,
 }
 
-/// Reads the checkout and asks the program.
+/// Collects files from the checkout, and completions and help from the program.
 pub(super) fn collect_contents(root: &Path, binary: &Path, release: &DistRelease) -> Result<PackageContents> {
     let text = |name: &str| fs::read_to_string(root.join(name)).with_context(|| format!("{name} could not be read"));
     let completion = |(shell, ..): &(&str, &str, &str)| {
         let job = TimedCommand::new(binary, PACK_TIMEOUT).args(["completion", shell]);
-        job.output_text().with_context(|| format!("the completions for {shell} come from the program"))
+        job.output_text().with_context(|| format!("`completion {shell}` failed"))
     };
     let date = TimedCommand::new("date", PACK_TIMEOUT)
         .args(["--utc", "--date"])
@@ -89,7 +89,7 @@ fn read_examples(root: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 }
 
 impl PackageContents {
-    /// A folder that can be put anywhere.
+    /// Files of the tar archive, which works at any location.
     pub(super) fn archive_files(&self) -> Vec<PackedFile> {
         let mut entries = vec![
             PackedFile::executable("bin/unskew", self.program.clone()),
@@ -109,8 +109,8 @@ impl PackageContents {
         entries
     }
 
-    /// Debian's places, with the package's description. Debian would have the manual and the changelog compressed; its tools
-    /// read them as they are.
+    /// Files of the Debian package with its control file. Manual and changelog are not compressed, which Debian's tools
+    /// accept.
     pub(super) fn debian_files(&self, release: &DistRelease) -> Vec<PackedFile> {
         let doc = |name: &str, bytes: &[u8]| PackedFile::new(format!("usr/share/doc/unskew/{name}"), bytes);
         let mut entries = vec![
@@ -129,7 +129,7 @@ impl PackageContents {
         entries
     }
 
-    /// In the form that Debian's tools read; the text of the licence is one paragraph of it.
+    /// Renders the machine-readable copyright file, with the licence text as one paragraph.
     fn debian_copyright(&self) -> String {
         let text: String = self
             .licence
@@ -155,11 +155,11 @@ fn debian_control(release: &DistRelease, kilobytes: usize) -> String {
     )
 }
 
-/// Writes the files, with modes that do not depend on the user's habits.
+/// Writes the files with fixed modes, independent of the umask.
 pub(super) fn write_files(folder: &Path, entries: &[PackedFile]) -> Result<()> {
     for PackedFile { path, bytes, mode } in entries {
         let file = folder.join(path);
-        let parent = file.parent().context("a file to be packed has no folder")?;
+        let parent = file.parent().context("a file to pack has no parent folder")?;
         fs::create_dir_all(parent).with_context(|| format!("{} could not be made", parent.display()))?;
         for above in parent.ancestors().take_while(|above| above.starts_with(folder)) {
             fs::set_permissions(above, Permissions::from_mode(0o755))?;

@@ -1,4 +1,4 @@
-//! Which packages of Debian the program needs, by what it is linked with.
+//! Debian packages that the program needs, derived from its linked libraries.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::PACK_TIMEOUT;
 use crate::process::TimedCommand;
 
-/// Libraries that the program may be linked with, and the packages that have them. Everything else is linked in.
+/// Libraries that the program may link dynamically, and their packages. Everything else is linked statically.
 const LIBRARY_PACKAGES: [(&str, &str); 6] = [
     ("libc.so.6", "libc6"),
     ("libm.so.6", "libc6"),
@@ -17,7 +17,7 @@ const LIBRARY_PACKAGES: [(&str, &str); 6] = [
     ("libgcc_s.so.1", "libgcc-s1"),
 ];
 
-/// What the package of this program depends on, as its control file says it.
+/// Returns the `Depends` field for this program.
 pub(super) fn depends_of_binary(binary: &Path) -> Result<String> {
     let text = TimedCommand::new("readelf", PACK_TIMEOUT)
         .args(["--wide", "--dynamic", "--version-info"])
@@ -26,7 +26,7 @@ pub(super) fn depends_of_binary(binary: &Path) -> Result<String> {
     depends_from_readelf(&text.context("readelf is part of binutils")?)
 }
 
-/// The package that has a library.
+/// Returns the package of a library.
 pub(super) fn package_of(library: &str) -> Option<&'static str> {
     LIBRARY_PACKAGES.iter().find(|(name, _)| library.starts_with(name)).map(|(_, package)| *package)
 }
@@ -36,7 +36,9 @@ fn depends_from_readelf(elf: &str) -> Result<String> {
     let needed = elf.lines().filter(|line| line.contains("(NEEDED)"));
     for library in needed.filter_map(|line| line.split_once('[')?.1.split(']').next()) {
         let Some(package) = package_of(library) else {
-            bail!("the program is linked with {library}: say in xtask/src/dist/needs.rs which package has it");
+            bail!(
+                "the program is linked with {library}: add its package to LIBRARY_PACKAGES in xtask/src/dist/debian_depends.rs"
+            );
         };
         if !packages.contains(&package) {
             packages.push(package);
@@ -51,7 +53,7 @@ fn depends_from_readelf(elf: &str) -> Result<String> {
     Ok(packages.into_iter().map(show).collect::<Vec<_>>().join(", "))
 }
 
-/// The newest version of the C library that some symbol was taken from.
+/// Highest glibc symbol version that the program needs.
 fn newest_glibc(elf: &str) -> Option<(u32, u32)> {
     let versions = elf.split("GLIBC_").skip(1).filter_map(|rest| {
         let mut parts = rest.split(|c: char| !c.is_ascii_digit());

@@ -1,12 +1,11 @@
-//! The program as an image for containers: an archive in the layout of the Open Container Initiative.
+//! The program as a container image: an archive in OCI image layout.
 //!
-//! The image is made of the program, the libraries that it is linked with, and what these need; there is no distribution below
-//! it. The libraries are packed rather than linked in, so that the program in the image is, byte for byte, the one that was tested
-//! and that the other packages have. A static one would have to be built a second time, and glibc's resolver does not like to be
-//! static.
+//! The image consists of the program and its dynamically linked libraries, without a distribution below. Packing the
+//! libraries keeps the program byte-identical to the one that was tested and that the other packages contain; a static
+//! program would need a second build, and glibc's resolver does not support static linking well.
 //!
-//! Invariants: the same input gives the same bytes; whatever the image names by digest and size has them; it runs without a file
-//! from outside.
+//! Invariants: the same input gives the same bytes; every digest and size in the image is right; the program runs
+//! without files from outside.
 
 mod blobs;
 mod libraries;
@@ -26,13 +25,13 @@ use blobs::{BlobDescriptor, BlobStore};
 #[cfg(test)]
 mod tests;
 
-/// Where the program is in the image, as Debian has it.
+/// Path of the program in the image, as in Debian.
 const PROGRAM_PATH: &str = "usr/bin/unskew";
-/// Names are looked up in `/etc/hosts`, which the runtime writes, and then asked for.
+/// Resolve names from `/etc/hosts`, which the container runtime writes, then by DNS.
 const NSSWITCH: &str = "hosts: files dns\n";
-/// Some libraries want to know who they run as.
+/// Some libraries look up the current user.
 const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\n";
-/// The layout, as its file says it.
+/// Content of the `oci-layout` file.
 const OCI_LAYOUT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
@@ -40,7 +39,7 @@ const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// What goes into an image.
+/// Program and licence text for an image.
 pub(super) struct ImageProgram<'a> {
     pub(super) binary: &'a Path,
     pub(super) licence: &'a str,
@@ -73,7 +72,7 @@ pub(super) fn pack_image(program: &ImageProgram<'_>, release: &DistRelease, into
     Ok(archive)
 }
 
-/// Every file of the image.
+/// Returns all files of the image.
 fn image_files(program: &ImageProgram<'_>, release: &DistRelease) -> Result<Vec<PackedFile>> {
     let binary = fs::read(program.binary).with_context(|| format!("{} cannot be read", program.binary.display()))?;
     let mut entries = vec![
@@ -93,14 +92,14 @@ fn image_files(program: &ImageProgram<'_>, release: &DistRelease) -> Result<Vec<
     for package in packages {
         let file = format!("usr/share/doc/{package}/copyright");
         let text = fs::read(Path::new("/").join(&file)).with_context(|| {
-            format!("/{file} cannot be read: an image with the libraries of {package} has to say whose they are")
+            format!("/{file} cannot be read: an image with libraries of {package} must contain its copyright file")
         })?;
         entries.push(PackedFile::new(file, text));
     }
     Ok(entries)
 }
 
-/// How a container is made of the image.
+/// The image configuration, from which a runtime creates containers.
 fn image_config(release: &DistRelease, content: &str) -> Result<Value> {
     let date = TimedCommand::new("date", PACK_TIMEOUT)
         .args(["--utc", "--date"])
@@ -122,7 +121,7 @@ fn image_config(release: &DistRelease, content: &str) -> Result<Value> {
     }))
 }
 
-/// What is in the archive, under the name that manifests use. Container engines look for it under either key.
+/// The index of the archive, with the image name that manifests use. Container engines look for it under either key.
 fn image_index(release: &DistRelease, manifest: &BlobDescriptor) -> Value {
     let name = format!("localhost/unskew:{}", release.version);
     let mut manifest = manifest.to_json();
@@ -130,28 +129,28 @@ fn image_index(release: &DistRelease, manifest: &BlobDescriptor) -> Value {
     json!({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [manifest]})
 }
 
-/// As Go names it, which images are told apart by.
+/// Go's name of the architecture, as OCI requires.
 fn oci_architecture(release: &DistRelease) -> Result<&str> {
     match release.architecture.as_str() {
         same @ ("amd64" | "arm64" | "riscv64" | "s390x") => Ok(same),
         "ppc64el" => Ok("ppc64le"),
         "i386" => Ok("386"),
-        other => bail!("say in xtask/src/dist/image.rs how images for {other} are called"),
+        other => bail!("unknown architecture {other}: add its OCI name in xtask/src/dist/image.rs"),
     }
 }
 
-/// An image that was unpacked.
+/// An unpacked image.
 pub(super) struct UnpackedImage {
     root: PathBuf,
 }
 
-/// Unpacks an archive into a folder of its own, and checks every digest and every size on the way.
+/// Unpacks an image archive and verifies every digest and size.
 pub(super) fn unpack_image(archive: &Path, scratch: &Path) -> Result<UnpackedImage> {
     remove_folder_if_exists(scratch)?;
     let (layout, root) = (scratch.join("layout"), scratch.join("root"));
     archives::extract_tar(archive, &layout)?;
     if fs::read_to_string(layout.join("oci-layout"))? != OCI_LAYOUT {
-        bail!("{} is of another layout", archive.display());
+        bail!("{} has an unknown layout version", archive.display());
     }
     let index: Value = serde_json::from_slice(&fs::read(layout.join("index.json"))?)?;
     let blobs = BlobStore::new(&layout)?;
@@ -160,7 +159,7 @@ pub(super) fn unpack_image(archive: &Path, scratch: &Path) -> Result<UnpackedIma
     let contents = config["rootfs"]["diff_ids"].as_array().context("the configuration names no layers")?;
     let layers = manifest["layers"].as_array().context("the manifest names no layers")?;
     if contents.len() != layers.len() {
-        bail!("there are {} layers, and the contents of {}", layers.len(), contents.len());
+        bail!("the manifest has {} layers, and the configuration {}", layers.len(), contents.len());
     }
     for (layer, content) in layers.iter().zip(contents) {
         let packed = scratch.join("layer.tar.gz");
@@ -169,7 +168,7 @@ pub(super) fn unpack_image(archive: &Path, scratch: &Path) -> Result<UnpackedIma
         let layer = scratch.join("layer.tar");
         let found = format!("sha256:{}", sha256(&layer)?);
         if content.as_str() != Some(&found) {
-            bail!("a layer holds {found}, and the configuration says {content}");
+            bail!("a layer has digest {found}, expected {content}");
         }
         archives::extract_tar(&layer, &root)?;
     }
@@ -177,7 +176,7 @@ pub(super) fn unpack_image(archive: &Path, scratch: &Path) -> Result<UnpackedIma
 }
 
 impl UnpackedImage {
-    /// Starts the program that is in it by the loader that is in it, having seen that all its libraries are.
+    /// Runs the program with the loader of the image, after checking that all its libraries are in the image.
     pub(super) fn run_program(&self, words: &[&str]) -> Result<String> {
         let program = self.root.join(PROGRAM_PATH);
         let loader = libraries::loader_of(&program)?;

@@ -1,4 +1,4 @@
-//! The manual page: what `--help` says, for `man`. Pure, but for asking the program.
+//! The manual page, rendered from `--help`. Pure except for running the program.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use super::PACK_TIMEOUT;
 use crate::process::TimedCommand;
 use crate::tidy::subcommands;
 
-/// Commands within commands within commands there are none.
+/// Deepest nesting of subcommands.
 const DEPTH_MAX: usize = 2;
 
-/// One command, such as `unskew serve`, and its help.
+/// One command, such as `unskew serve`, with its help text.
 pub(super) struct CommandHelp {
     pub(super) command: String,
     pub(super) text: String,
 }
 
-/// Asks the program and each of its commands, in the order in which it lists them.
+/// Runs `--help` for the program and each of its commands, in the order listed.
 pub(super) fn read_command_help(binary: &Path) -> Result<Vec<CommandHelp>> {
     let mut helps = Vec::new();
     read_help_of_subcommands(binary, &[], &mut helps)?;
@@ -37,7 +37,7 @@ fn read_help_of_subcommands(binary: &Path, words: &[&str], helps: &mut Vec<Comma
     Ok(())
 }
 
-/// The page. `date` is that of the release.
+/// Renders the manual page. `date` is that of the release.
 pub(super) fn render_manual(helps: &[CommandHelp], version: &str, date: &str) -> Result<String> {
     let (whole, commands) = helps.split_first().context("the program has no help")?;
     let about = whole.text.lines().next().unwrap_or_default().trim_end_matches('.');
@@ -57,13 +57,13 @@ pub(super) fn render_manual(helps: &[CommandHelp], version: &str, date: &str) ->
     Ok(page)
 }
 
-/// As it stands, line by line.
+/// Renders text verbatim, line by line.
 fn roff_verbatim(text: &str) -> String {
     let lines: String = text.trim_end().lines().map(|line| format!("{}\n", roff_escape(line))).collect();
     format!(".nf\n{lines}.fi\n")
 }
 
-/// A dash that can be copied, and no line that is a request to the formatter.
+/// Escapes dashes and backslashes, and lines that roff would take for requests.
 fn roff_escape(line: &str) -> String {
     let line = line.replace('\\', "\\e").replace('-', "\\-");
     match line.starts_with(['.', '\'']) {

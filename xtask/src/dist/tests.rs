@@ -1,11 +1,11 @@
-//! Packs a stand-in for the program, and looks at what comes out.
+//! Tests of both packages with a script in place of the program.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// Answers as the program would.
+/// Responds like the program to the commands that packing runs.
 const STAND_IN_SCRIPT: &str = "#!/bin/sh
 case \"$*\" in
     version) echo unskew 1.2.3 ;;
@@ -16,7 +16,7 @@ case \"$*\" in
 esac
 ";
 
-/// A folder of its own, removed at the end.
+/// A temporary folder, removed on drop.
 pub(super) struct DistTestFolder(pub(super) PathBuf);
 
 impl DistTestFolder {
@@ -59,7 +59,7 @@ pub(super) fn test_release() -> DistRelease {
     }
 }
 
-/// Paths below a folder, with the mode of each.
+/// Paths below a folder, with their modes.
 pub(super) fn files_with_modes(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![folder.to_owned()];
@@ -133,7 +133,7 @@ fn archive_bytes_are_reproducible() {
     let scene = DistTestFolder::new("same");
     let program = scene.write_stand_in(STAND_IN_SCRIPT);
     let first = scene.pack("first").unwrap();
-    // Neither the time nor the mode of the file that was built is in the archives.
+    // The archives must not depend on time or mode of the built file.
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let later = std::time::SystemTime::now() + Duration::from_secs(3600);
     fs::File::options().append(true).open(&program).unwrap().set_modified(later).unwrap();
@@ -148,5 +148,5 @@ fn program_of_another_version_is_rejected() {
     let scene = DistTestFolder::new("other");
     scene.write_stand_in(&STAND_IN_SCRIPT.replace("unskew 1.2.3", "unskew 1.2.2"));
     let error = scene.pack("out").unwrap_err().to_string();
-    assert!(error.contains("says `unskew 1.2.2`"), "{error}");
+    assert!(error.contains("prints `unskew 1.2.2`"), "{error}");
 }

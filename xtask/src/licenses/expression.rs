@@ -1,21 +1,21 @@
-//! Licence expressions: `MIT OR (Apache-2.0 WITH LLVM-exception AND ISC)`.
+//! SPDX licence expressions, such as `MIT OR (Apache-2.0 WITH LLVM-exception AND ISC)`.
 
 use anyhow::{Result, bail};
 
 /// `AND` binds closer than `OR`.
 #[derive(Debug)]
 pub(super) enum LicenceExpression {
-    /// With its exception, if it has one: `Apache-2.0 WITH LLVM-exception`.
+    /// Licence with its exception, if any: `Apache-2.0 WITH LLVM-exception`.
     Licence(String),
     All(Vec<LicenceExpression>),
     Any(Vec<LicenceExpression>),
 }
 
 impl LicenceExpression {
-    /// Whether these licences are enough to choose from.
+    /// True if the allowed licences satisfy the expression.
     pub(super) fn is_satisfied_by(&self, allowed: &[&str]) -> bool {
         match self {
-            // `MPL-2.0+` is that version or a later one, so that version will do.
+            // `MPL-2.0+` permits that version or a later one.
             LicenceExpression::Licence(name) => allowed.contains(&name.trim_end_matches('+')),
             LicenceExpression::All(parts) => parts.iter().all(|part| part.is_satisfied_by(allowed)),
             LicenceExpression::Any(parts) => parts.iter().any(|part| part.is_satisfied_by(allowed)),
@@ -23,7 +23,7 @@ impl LicenceExpression {
     }
 }
 
-/// Reads an expression; a slash, as old manifests have it, means `OR`.
+/// Parses an expression; `/`, as in old manifests, means `OR`.
 pub(super) fn parse(text: &str) -> Result<LicenceExpression> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut tokens = ExpressionParser { tokens: spaced.split_whitespace().collect(), next: 0, text };
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<LicenceExpression> {
     }
 }
 
-/// Expressions of real crates are one or two deep.
+/// Expressions of real crates nest one or two levels.
 const DEPTH_MAX: usize = 8;
 
 struct ExpressionParser<'a> {

@@ -1,4 +1,4 @@
-//! The time limit, the order of lines and the wording of failures, with small shell commands.
+//! Tests of time limit, line order and error messages, with shell commands.
 
 use expect_test::expect;
 
@@ -35,7 +35,7 @@ fn stream_lines_keeps_order_of_stdout_and_stderr() {
 
 #[test]
 fn timed_out_program_is_killed_with_its_children() {
-    // A length of sleep that no other process has: its mark among the processes.
+    // A sleep time that no other process uses identifies the child.
     let sleep = format!("sleep\06{:06}.5\0", std::process::id());
     let error =
         shell(&format!("{} & wait", sleep.replace('\0', " ")), Duration::from_secs(1)).output_text().unwrap_err();
@@ -44,7 +44,7 @@ fn timed_out_program_is_killed_with_its_children() {
         std::fs::read_to_string(entry.path().join("cmdline")).is_ok_and(|line| line == sleep)
     };
     let still_runs = || std::fs::read_dir("/proc").unwrap().flatten().any(|entry| named(&entry));
-    // It has been told to end; when it does is the kernel's affair.
+    // The kernel delivers the signal asynchronously.
     let told = Instant::now();
     while still_runs() {
         assert!(told.elapsed() < LONG_TIMEOUT, "the child still runs");
@@ -59,7 +59,7 @@ fn background_child_does_not_block_the_caller() {
     let status =
         shell("sleep 600 & echo $!", LONG_TIMEOUT).stream_lines(&mut |line| pid.push_str(line.trim())).unwrap();
     assert!(status.success());
-    assert!(started.elapsed() < LONG_TIMEOUT, "the pipe held by the sleeper was waited for");
+    assert!(started.elapsed() < LONG_TIMEOUT, "the caller waited for a pipe that the background child holds");
     Command::new("sh").arg("-c").arg(format!("kill -9 {pid}")).status().unwrap();
 }
 

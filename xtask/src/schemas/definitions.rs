@@ -1,4 +1,4 @@
-//! The definitions of all releases, joined: each type once, each field once for every form it had.
+//! Merges the definitions of all releases: each type once, each field once per form it had.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::row::{FieldDefinition, ReleaseSet, is_scalar};
 /// The types of one Go package.
 #[derive(Debug, Default)]
 pub(crate) struct GoPackage {
-    /// `apps/v1`, `v1`; empty if no type of it is a kind.
+    /// Group-version such as `apps/v1` or `v1`; empty if the package has no kinds.
     pub(crate) group_version: String,
     pub(crate) types: BTreeMap<String, TypeDefinition>,
 }
@@ -18,20 +18,20 @@ pub(crate) struct GoPackage {
 #[derive(Debug, Default)]
 pub(crate) struct TypeDefinition {
     pub(crate) releases: ReleaseSet,
-    /// Whether objects say their kind, and it is this.
+    /// True if the type is a kind with its own apiVersion and kind.
     pub(crate) is_kind: bool,
-    /// `atomic` or `granular`, if said.
+    /// `x-kubernetes-map-type`: `atomic` or `granular`.
     pub(crate) map_type: Option<String>,
     pub(crate) fields: BTreeMap<FieldDefinition, ReleaseSet>,
 }
 
-/// Adds the definitions of one release.
+/// Merges the definitions of one release.
 pub(crate) fn add_release(
     packages: &mut BTreeMap<String, GoPackage>,
     document: &Value,
     release_index: usize,
 ) -> Result<()> {
-    let definitions = document["$defs"].as_object().context("there is no $defs in it")?;
+    let definitions = document["$defs"].as_object().context("the document has no $defs")?;
     for (definition, schema) in definitions {
         if is_scalar(definition) {
             continue;
@@ -60,7 +60,7 @@ fn add_fields(type_definition: &mut TypeDefinition, package: &str, schema: &Valu
     Ok(())
 }
 
-/// The one group and version of a kind. A type of every group, such as DeleteOptions, is not a kind of its own.
+/// The group-version of a kind. A type that belongs to every group, such as DeleteOptions, has none.
 fn group_version_of(schema: &Value, name: &str) -> Option<String> {
     let [one] = schema["x-kubernetes-group-version-kind"].as_array()?.as_slice() else { return None };
     let (group, version) = (one["group"].as_str()?, one["version"].as_str()?);

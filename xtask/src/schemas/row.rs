@@ -1,4 +1,4 @@
-//! One line of the table: a field of a type, or the releases of either.
+//! Parts of a table line: the definition of a field, and sets of releases.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::MINOR_VERSIONS;
 
-/// A set of releases.
+/// A set of releases, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReleaseSet(u8);
 
@@ -21,7 +21,7 @@ impl ReleaseSet {
     }
 }
 
-/// Spans, the oldest first: `31-33`, `34`, `36+` for those that reach the newest release.
+/// Formats ranges, oldest first: `31-33`, `34`, and `36+` for a range that includes the newest release.
 impl fmt::Display for ReleaseSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut spans = Vec::new();
@@ -42,18 +42,18 @@ impl fmt::Display for ReleaseSet {
     }
 }
 
-/// What the definitions say of a field.
+/// A field as the definitions describe it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FieldDefinition {
     pub(crate) name: String,
     pub(crate) is_required: bool,
     pub(crate) shape: String,
-    /// List type, map type and patch strategy, each a word.
+    /// List type, map type and patch strategy, one word each.
     pub(crate) merge_rules: Vec<String>,
 }
 
 impl FieldDefinition {
-    /// Reads a property; `package` is that of its type.
+    /// Parses a property; `package` is that of its type.
     pub(crate) fn parse(package: &str, name: &str, property: &Value, is_required: bool) -> Result<FieldDefinition> {
         let shape = parse_shape(package, property)?;
         let mut marks = Vec::new();
@@ -63,7 +63,7 @@ impl FieldDefinition {
     }
 }
 
-/// Types of the definitions that are not made of fields, and their words in the table.
+/// Types that the table shows as one word instead of a list of fields.
 const SCALAR_TYPES: [(&str, &str); 11] = [
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON", "json"),
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray", "schema-or-array"),
@@ -78,7 +78,7 @@ const SCALAR_TYPES: [(&str, &str); 11] = [
     ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "int-or-string"),
 ];
 
-/// Whether a type is one word of the table instead of a list of fields.
+/// True if the table shows the type as one word.
 pub(crate) fn is_scalar(definition: &str) -> bool {
     SCALAR_TYPES.iter().any(|(name, _)| *name == definition)
 }
@@ -100,13 +100,13 @@ fn parse_shape(package: &str, schema: &Value) -> Result<String> {
     })
 }
 
-/// Optional fields were given `["string", "null"]` as type.
+/// The type of a schema; optional fields have `["string", "null"]`.
 fn schema_type(schema: &Value) -> Result<&str> {
     let text = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
     text.with_context(|| format!("a schema without a type: {schema}"))
 }
 
-/// Types of the same package by their name, others with the last two parts of their package.
+/// Types of the same package by name, others prefixed with the last two parts of their package.
 fn reference_name(package: &str, definition: &str) -> String {
     if let Some((_, word)) = SCALAR_TYPES.iter().find(|(name, _)| *name == definition) {
         return (*word).to_owned();
@@ -123,7 +123,7 @@ fn list_rule(property: &Value, shape: &str) -> Result<Option<String>> {
     if let Some(kind) = property["x-kubernetes-map-type"].as_str() {
         return Ok(Some(kind.to_owned()));
     }
-    // A list type on what is no list has no meaning; bytes are a list in Go.
+    // A list type is meaningful only on lists; bytes are a list in Go only.
     if !shape.starts_with('[') {
         return Ok(None);
     }

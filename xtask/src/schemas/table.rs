@@ -1,4 +1,4 @@
-//! The table as text: written, and read again for what only it knows.
+//! Renders the table, and parses an existing one for declarations made by hand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::definitions::{GoPackage, TypeDefinition};
 use super::row::{FieldDefinition, ReleaseSet};
 
-/// Describes the form of the table to whoever opens it.
+/// Header that describes the table's format.
 const HEAD: &str = "\
 # Built-in types of Kubernetes: names and types of fields. Made by `cargo xtask schemas`; see NOTICE for the origin.
 #
@@ -24,23 +24,23 @@ const HEAD: &str = "\
 # keys. RELEASES are minor versions (31-33,35+) if not those of the type.
 ";
 
-/// What the definitions do not say, from a table that does.
+/// Declarations from an existing table that the definitions lack.
 #[derive(Debug, Default)]
 pub(crate) struct DeclaredFields {
-    /// By package, type and field.
+    /// Keyed by package, type and field.
     fields: HashMap<(String, String, String), FieldDeclaration>,
 }
 
 #[derive(Debug)]
 struct FieldDeclaration {
     number: String,
-    /// With Go's names.
+    /// Shape including Go names.
     shape: String,
     default: Option<String>,
 }
 
 impl DeclaredFields {
-    /// Reads a table; an empty text knows nothing.
+    /// Parses a table; an empty text gives no declarations.
     pub(crate) fn parse(text: &str) -> Result<DeclaredFields> {
         let mut known = DeclaredFields::default();
         let (mut package, mut home) = (String::new(), String::new());
@@ -55,7 +55,7 @@ impl DeclaredFields {
                     let key = (package.clone(), home.clone(), name.trim_end_matches('!').to_owned());
                     known.fields.insert(key, declared);
                 }
-                _ => return Err(anyhow::anyhow!("this line is none of a table: {line}")),
+                _ => return Err(anyhow::anyhow!("not a line of a schema table: {line}")),
             }
         }
         Ok(known)
@@ -64,7 +64,7 @@ impl DeclaredFields {
     fn declaration_of(&self, package: &str, home: &str, field: &FieldDefinition) -> (String, String, Option<String>) {
         let key = (package.to_owned(), home.to_owned(), field.name.clone());
         match self.fields.get(&key) {
-            // A shape that changed loses its names: they were those of another type.
+            // A changed shape loses its Go names, as they belonged to another type.
             Some(FieldDeclaration { number, shape, default }) if without_names(shape) == field.shape => {
                 (number.clone(), shape.clone(), default.clone())
             }
@@ -74,7 +74,7 @@ impl DeclaredFields {
     }
 }
 
-/// `{ResourceName=quantity}:ResourceList` is `{quantity}`.
+/// Removes Go names: `{ResourceName=quantity}:ResourceList` becomes `{quantity}`.
 fn without_names(shape: &str) -> String {
     let mut bare = String::new();
     let mut in_name = false;
@@ -97,11 +97,11 @@ pub(crate) fn count_types(packages: &BTreeMap<String, GoPackage>) -> usize {
     packages.values().map(|package| package.types.len()).sum()
 }
 
-/// The whole text.
+/// Renders the whole table.
 pub(crate) fn render_table(packages: &BTreeMap<String, GoPackage>, known: &DeclaredFields) -> Result<String> {
     let mut text = HEAD.to_owned();
     for (name, package) in packages {
-        writeln!(text, "\npackage {name} {}", package.group_version).context("writing to a text")?;
+        writeln!(text, "\npackage {name} {}", package.group_version).context("writing to a string")?;
         while text.ends_with(" \n") {
             text.replace_range(text.len() - 2.., "\n");
         }
@@ -136,12 +136,12 @@ fn render_type(text: &mut String, package: &str, home: &str, known_type: &TypeDe
     }
 }
 
-/// The two fields that every kind has in one form.
+/// True for `apiVersion` and `kind`, which every kind has.
 fn is_type_meta(field: &FieldDefinition) -> bool {
     matches!(field.name.as_str(), "apiVersion" | "kind") && field.shape == "string" && !field.is_required
 }
 
-/// What a list lists, if it has the usual form in every release.
+/// The item kind of a list, if it has the standard form in every release.
 fn listed_kind<'a>(home: &'a str, known_type: &TypeDefinition) -> Option<&'a str> {
     let kind = home.strip_suffix("List")?;
     let usual = |field: &FieldDefinition| match field.name.as_str() {

@@ -1,14 +1,14 @@
-//! The counts of a `cargo test` run, read from its output as it goes by.
+//! Counts the results of a `cargo test` run from its output.
 
 use std::collections::BTreeMap;
 
-/// Reads cargo's `Running …` lines and the test harness's `test result: …` lines.
+/// Parses cargo's `Running …` lines and the harness's `test result: …` lines.
 ///
-/// Invariant: a test executable that was started and gave no result, because it crashed, counts as one failure.
+/// Invariant: a test executable that started and gave no result, because it crashed, counts as one failure.
 pub(crate) struct TestResults<'a> {
     packages: &'a BTreeMap<String, String>,
     counts: BTreeMap<String, TestCounts>,
-    /// The package whose executable runs now.
+    /// The package whose executable is running.
     running: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> TestResults<'a> {
         }
     }
 
-    /// No more output will come from the executable that runs now.
+    /// Ends the current executable; without a result it counts as failed.
     pub(crate) fn finish_executable(&mut self) {
         if let Some(package) = self.running.take() {
             self.counts.entry(package).or_default().failed += 1;
@@ -61,7 +61,7 @@ impl<'a> TestResults<'a> {
         self.counts.values().map(|counts| counts.filtered_out).sum()
     }
 
-    /// One row per package, with a head.
+    /// One row per package, below a header.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let head = vec!["package".to_owned(), "passed".to_owned(), "failed".to_owned()];
         let row = |(package, counts): (&String, &TestCounts)| {
@@ -70,7 +70,7 @@ impl<'a> TestResults<'a> {
         std::iter::once(head).chain(self.counts.iter().map(row)).collect()
     }
 
-    /// `Running unittests src/lib.rs (target/debug/deps/api-0123)` and `Doc-tests api`.
+    /// Parses `Running unittests src/lib.rs (target/debug/deps/api-0123)` and `Doc-tests api`.
     fn parse_start(&self, line: &str) -> Option<String> {
         if let Some(package) = line.strip_prefix("Doc-tests ") {
             return Some(package.to_owned());
@@ -90,7 +90,7 @@ impl TestCounts {
     }
 }
 
-/// `test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.00s`
+/// Parses `test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.00s`.
 fn parse_result(line: &str) -> Option<TestCounts> {
     let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let mut counts = TestCounts::default();
@@ -106,7 +106,7 @@ fn parse_result(line: &str) -> Option<TestCounts> {
     Some(counts)
 }
 
-/// The text without terminal colours, which a user may have forced on.
+/// Removes terminal colours, which the user may have forced on.
 fn without_colours(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut rest = line.chars();

@@ -1,7 +1,7 @@
-//! The dependencies between our crates, against the diagram in ARCHITECTURE.md.
+//! Checks dependencies between our crates against the diagram in ARCHITECTURE.md.
 //!
-//! The diagram is the table of allowed edges: a dependency that it does not show is reported, and so is one that it shows and
-//! that no manifest has. Each line of it is a crate and, behind an arrow, the crates of ours that it depends on.
+//! The diagram lists the allowed dependencies: both a missing and an unused entry are reported. Each line is a crate
+//! and, after an arrow, the crates of ours that it depends on.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use super::TidyFinding;
 
 pub(super) const ARCHITECTURE_FILE: &str = "ARCHITECTURE.md";
 
-/// The info string of the diagram's code block.
+/// Info string of the diagram's code block.
 const FENCE: &str = "```crates";
 
-/// No crate depends on these, not even for tests.
+/// Crates that no other crate may depend on, not even for tests.
 const LEAVES: [&str; 3] = ["bench", "unskew", "xtask"];
 
-/// These keep to the diagram for tests too; every other crate may test with any crate that is no leaf.
+/// Crates whose dev-dependencies must be in the diagram, too; other crates may test with any crate but a leaf.
 const STRICT_IN_TESTS: [&str; 2] = ["cluster-tests", "xtask"];
 
 /// A crate and the crates of ours that it depends on.
@@ -52,11 +52,11 @@ pub(super) fn check(metadata: &Value, architecture: &str) -> Result<Vec<TidyFind
         messages.extend(unused.map(|other| format!("the diagram shows `{name}` → `{other}`, which no manifest has")));
     }
     let gone = diagram.keys().filter(|name| !names.contains(name));
-    messages.extend(gone.map(|name| format!("the diagram shows `{name}`, which is no crate")));
+    messages.extend(gone.map(|name| format!("the diagram shows `{name}`, which is not a crate")));
     Ok(messages.into_iter().map(|message| TidyFinding::in_file(ARCHITECTURE_FILE, message)).collect())
 }
 
-/// The lines of the diagram; those that begin with `#` are captions.
+/// Parses the lines of the diagram; lines that begin with `#` are captions.
 fn parse_diagram(architecture: &str) -> Result<CrateEdges<'_>> {
     let block = architecture.split_once(FENCE).and_then(|(_, rest)| rest.split_once("```"));
     let (block, _) = block.with_context(|| format!("{ARCHITECTURE_FILE} has no {FENCE} block"))?;
@@ -120,6 +120,9 @@ mod tests {
         let packages = json!({ "packages": [json!({ "name": "newcomer", "dependencies": [] })] });
         let found = check(&packages, "```crates\nold\n```").unwrap();
         let found: Vec<String> = found.into_iter().map(|finding| finding.message).collect();
-        assert_eq!(found, ["the crate `newcomer` is not in the diagram", "the diagram shows `old`, which is no crate"]);
+        assert_eq!(
+            found,
+            ["the crate `newcomer` is not in the diagram", "the diagram shows `old`, which is not a crate"]
+        );
     }
 }

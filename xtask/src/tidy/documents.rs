@@ -1,8 +1,8 @@
-//! Links between the project's documents.
+//! Checks links between the project's documents.
 
 use super::{SourceFile, TidyFinding};
 
-/// Every link to a file of the checkout must lead to one. `exists` is asked with a path relative to the root.
+/// Reports links to files that do not exist. `exists` takes a path relative to the root.
 pub(super) fn check_links(source: &SourceFile, exists: &dyn Fn(&str) -> bool) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (number, target) in find_links(&source.text) {
@@ -12,7 +12,7 @@ pub(super) fn check_links(source: &SourceFile, exists: &dyn Fn(&str) -> bool) ->
             Some(path) => findings.push(TidyFinding::at_line(
                 &source.path,
                 number,
-                format!("the link leads to {path}, which is not there"),
+                format!("the link target {path} does not exist"),
             )),
             None => findings.push(TidyFinding::at_line(
                 &source.path,
@@ -38,7 +38,7 @@ fn find_links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The line with what is between backticks left out.
+/// Removes the text between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
@@ -59,7 +59,8 @@ fn links_in_line(line: &str) -> Vec<String> {
     found
 }
 
-/// None if the link leaves the files: a web address, or a place in the same document. Some of none if it leaves the root.
+/// Resolves a link relative to its document. `None` for a web address or an anchor, `Some(None)` if it leaves the
+/// checkout.
 fn resolve_link(document: &str, target: &str) -> Option<Option<String>> {
     let path = target.split('#').next().unwrap_or_default();
     if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
@@ -96,7 +97,7 @@ mod tests {
         check(
             "docs/operating.md",
             "[a](README.md)\n",
-            &["docs/operating.md:1: the link leads to docs/README.md, which is not there"],
+            &["docs/operating.md:1: the link target docs/README.md does not exist"],
         );
         check(
             "docs/operating.md",
@@ -110,7 +111,7 @@ mod tests {
         check(
             "README.md",
             "[a]: docs/operating.md\n[b]: <docs/gone.md>\n",
-            &["README.md:2: the link leads to docs/gone.md, which is not there"],
+            &["README.md:2: the link target docs/gone.md does not exist"],
         );
     }
 

@@ -1,4 +1,4 @@
-//! The flags of the program and the flags of its manual are the same.
+//! Checks that program and manual list the same flags.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,21 +9,21 @@ use anyhow::{Context, Result, bail};
 use super::TidyFinding;
 use crate::process::TimedCommand;
 
-/// Where every flag is described.
+/// Manual that describes every flag.
 pub(super) const DOCUMENT: &str = "docs/operating.md";
 
-/// Every program has them; they need no description.
+/// Flags that need no description.
 const COMMON_FLAGS: [&str; 2] = ["--help", "--version"];
 
 const HELP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Commands within commands; ours have one level.
+/// Limit for nested commands; ours have one level.
 const DEPTH_MAX: usize = 3;
 
 /// Command line, such as `unskew serve`, → its flags.
 pub(super) type FlagsByCommand = BTreeMap<String, BTreeSet<String>>;
 
-/// Asks the program, and each of its commands, for help.
+/// Reads the flags from `--help` of the program and each command.
 pub(super) fn read_flags(binary: &Path) -> Result<FlagsByCommand> {
     let mut helps = FlagsByCommand::new();
     let mut commands: Vec<Vec<String>> = vec![Vec::new()];
@@ -32,7 +32,7 @@ pub(super) fn read_flags(binary: &Path) -> Result<FlagsByCommand> {
             bail!("`unskew {}` is deeper than {DEPTH_MAX} commands", command.join(" "));
         }
         let text = TimedCommand::new(binary, HELP_TIMEOUT).args(&command).arg("--help").output_text();
-        let text = text.context("tidy compares the flags of `unskew --help` with the manual")?;
+        let text = text.context("cannot read the flags of `unskew --help`")?;
         commands.extend(subcommands(&text).map(|name| [command.as_slice(), &[name.to_owned()]].concat()));
         helps.insert(
             ["unskew".to_owned()].into_iter().chain(command).collect::<Vec<_>>().join(" "),
@@ -42,7 +42,7 @@ pub(super) fn read_flags(binary: &Path) -> Result<FlagsByCommand> {
     Ok(helps)
 }
 
-/// Every flag of the program is in the manual; every flag in the manual's tables is the program's.
+/// Reports flags of the program that the manual lacks, and flags in the manual's tables that the program lacks.
 pub(super) fn check(helps: &FlagsByCommand, manual: Option<&str>) -> Vec<TidyFinding> {
     let manual = manual.unwrap_or_default();
     let mentioned = flags_in_text(manual);
@@ -65,18 +65,17 @@ pub(super) fn check(helps: &FlagsByCommand, manual: Option<&str>) -> Vec<TidyFin
     findings
 }
 
-/// The names between `Commands:` and `Options:`, under whatever headings; `help` only repeats the others, and what is not built
-/// has no flags.
+/// Command names between `Commands:` and `Options:`, without `help` and commands that are not built.
 pub(crate) fn subcommands(help: &str) -> impl Iterator<Item = &str> {
     let lines = help.lines().skip_while(|line| line.trim() != "Commands:").skip(1);
     let lines = lines.take_while(|line| line.trim() != "Options:");
-    // A name is indented by two; a description that goes on in the next line by more.
+    // A name is indented by two spaces; a continued description by more.
     let built = lines.filter(|line| !line.ends_with("(not built yet)"));
     let names = built.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     names.filter(|name| !name.is_empty() && *name != "help")
 }
 
-/// `-p, --port <PORT>` and `      --data-dir <DIR>`: flags that start a line, not those that a description mentions.
+/// Flags at the start of a line, as in `-p, --port <PORT>`; not those that a description mentions.
 fn flags_in_help(help: &str) -> BTreeSet<String> {
     let starts = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     starts.flat_map(|line| flags_in_text(line.split("  ").next().unwrap_or(line))).collect()

@@ -1,11 +1,11 @@
-//! How long files are.
+//! Limits for the length of files.
 
 use super::{SourceFile, TidyFinding};
 
-/// A Rust file beyond this has more than one duty.
+/// A longer Rust file has more than one responsibility.
 const RUST_LINES_MAX: usize = 500;
 
-/// A newcomer reads these two whole, so they must be short.
+/// New contributors read these in full, so they must be short.
 const DOCUMENT_LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 250)];
 
 pub(super) fn check(source: &SourceFile) -> Option<TidyFinding> {

@@ -1,23 +1,23 @@
-//! What is watched by alerts and shown on dashboards exists, and examples of how to run the program use flags it has.
+//! Checks that metrics in alerts and dashboards exist, and that deployment examples use existing flags.
 
 use std::collections::BTreeSet;
 
 use super::flags::{FlagsByCommand, flags_in_text};
 use super::{SourceFile, TidyFinding};
 
-/// Where alerts and dashboards are, and where metrics are explained.
+/// Alerts, dashboards and the manual that explains metrics.
 const MONITORING: [&str; 2] = ["docs/monitoring/", "docs/operating.md"];
 
-/// Where units, manifests and configurations are.
+/// Units, manifests and configuration files.
 const DEPLOY: &str = "docs/deploy/";
 
-/// Prometheus' own labels, and those that every scrape has.
+/// Labels that Prometheus itself adds.
 const COMMON_LABELS: [&str; 3] = ["instance", "job", "le"];
 
-/// What a metric's name ends in besides, where it is a histogram.
+/// Suffixes of the series of a histogram.
 const HISTOGRAM_SUFFIXES: [&str; 3] = ["_bucket", "_count", "_sum"];
 
-/// Every metric, with the labels it is chosen by, is one that some file of a crate names.
+/// Reports metrics and labels that no source file of a crate names.
 pub(super) fn check_metrics(sources: &[SourceFile]) -> Vec<TidyFinding> {
     let product: Vec<&SourceFile> = sources.iter().filter(|source| is_product_source(source)).collect();
     let mut findings = Vec::new();
@@ -54,14 +54,14 @@ fn is_product_source(source: &SourceFile) -> bool {
     source.is_rust() && source.path.starts_with("crates/") && source.path.contains("/src/")
 }
 
-/// The name under which a histogram is registered.
+/// Name under which a metric is registered, without the suffix of a histogram series.
 fn metric_base_name(metric: &str) -> &str {
     HISTOGRAM_SUFFIXES.iter().find_map(|part| metric.strip_suffix(part)).unwrap_or(metric)
 }
 
-/// Names with one of our prefixes, and the labels in the braces behind them.
+/// Metric names with one of our prefixes, and the labels in the braces after them.
 fn metrics_in_line(line: &str) -> Vec<(String, BTreeSet<String>)> {
-    /// What the names of the program's metrics begin with; `up` and functions are Prometheus' own.
+    /// Prefixes of the program's metrics; other names are Prometheus' own.
     const PREFIXES: [&str; 6] =
         ["aggregator_", "apiserver_", "kubernetes_", "leader_election_", "unskew_", "workqueue_"];
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -80,7 +80,7 @@ fn metrics_in_line(line: &str) -> Vec<(String, BTreeSet<String>)> {
     found
 }
 
-/// Every flag in an example is one of the program's, and so is every key of a configuration file.
+/// Reports flags in examples, and keys in configuration files, that the program lacks.
 pub(super) fn check_deploy(sources: &[SourceFile], helps: &FlagsByCommand) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for document in sources.iter().filter(|source| source.path.starts_with(DEPLOY)) {

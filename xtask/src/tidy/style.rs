@@ -1,15 +1,15 @@
-//! Rules about the text of a file that rustfmt and clippy do not check.
+//! Text rules that rustfmt and clippy do not check.
 
 use super::{SourceFile, TidyFinding};
 
-/// The rules for a Rust file: no `mod.rs`, a `//!` comment, no ignored test.
+/// Checks a Rust file: no `mod.rs`, a `//!` comment, no ignored test.
 pub(super) fn check_rust(source: &SourceFile) -> Vec<TidyFinding> {
     let path = &source.path;
     let mut findings = Vec::new();
     if path == "mod.rs" || path.ends_with("/mod.rs") {
         findings.push(TidyFinding::in_file(path, "a module `foo` is `foo.rs` beside `foo/`, never `mod.rs`"));
     }
-    // `foo/tests.rs` holds the tests of `foo`: its path says so already.
+    // `foo/tests.rs` holds the tests of `foo` and needs no comment.
     let is_tests = path.ends_with("/tests.rs");
     if !is_tests && !source.text.lines().any(|line| line.starts_with("//!")) {
         findings.push(TidyFinding::in_file(path, "the module has no `//!` comment"));
@@ -23,7 +23,7 @@ pub(super) fn check_rust(source: &SourceFile) -> Vec<TidyFinding> {
     findings
 }
 
-/// Markdown has no tabs and no trailing spaces. In Rust files rustfmt sees to it.
+/// Reports tabs and trailing spaces in Markdown; rustfmt handles Rust files.
 pub(super) fn check_markdown_spaces(source: &SourceFile) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (number, line) in source.text.lines().enumerate() {

@@ -1,7 +1,7 @@
-//! Packages from the machine's archives, without root: a private apt that downloads, and `dpkg-deb` that unpacks.
+//! Packages from the machine's archives without root: a private apt downloads them, and `dpkg-deb` unpacks them.
 //!
-//! Invariants: the machine's package lists, cache and locks are neither written nor needed; of its configuration only how
-//! to reach the network is taken over, because its hooks would run things; a signature that does not verify is an error.
+//! Invariants: the machine's package lists, cache and locks are neither written nor needed; only network settings of
+//! its configuration are used, because its hooks would run programs; an invalid signature is an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use anyhow::{Result, bail};
 use super::apt_sources::AptSource;
 use crate::process::TimedCommand;
 
-/// Package lists are some 10 MB for a suite, a browser 100 MB.
+/// Package lists are about 10 MB per suite, a browser 100 MB.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// What works on local files only.
+/// Limit for commands that read only local files.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The settings by which a machine's owner says how archives are reached.
+/// Settings that define how this machine reaches archives.
 const NETWORK_SETTINGS: [&str; 5] =
     ["Acquire::http::", "Acquire::https::", "Acquire::ForceIPv", "Acquire::Check-Valid-Until", "Acquire::proxy"];
 
@@ -28,7 +28,7 @@ pub(crate) struct PrivateApt {
 }
 
 impl PrivateApt {
-    /// Writes its configuration into the folder and fetches the lists of the archives.
+    /// Writes the configuration into `folder` and downloads the package lists.
     pub(crate) fn with_archives(folder: &Path, archives: &[AptSource]) -> Result<PrivateApt> {
         if crate::process::find_on_path("apt-get").is_none() || crate::process::find_on_path("dpkg-deb").is_none() {
             bail!("`apt-get` and `dpkg-deb` are not on PATH, so no package can be unpacked");
@@ -46,7 +46,7 @@ impl PrivateApt {
         Ok(apt)
     }
 
-    /// The newest version of a package that the archives have, whatever is installed.
+    /// Newest version of a package in the archives, regardless of what is installed.
     pub(crate) fn newest_version(&self, package: &str) -> Result<Option<String>> {
         let table = self.command("apt-cache", LOCAL_TIMEOUT).args(["madison", package]).output_text()?;
         Ok(table.lines().next().and_then(|line| Some(line.split('|').nth(1)?.trim().to_owned())))
@@ -66,12 +66,12 @@ impl PrivateApt {
         Ok(files)
     }
 
-    /// These packages and all they need that the machine has not installed, as `name` or `name=version`.
+    /// Returns these packages and their dependencies that are not installed, as `name` or `name=version`.
     pub(crate) fn with_missing_dependencies(&self, packages: &[&str]) -> Result<Vec<String>> {
         let job = self.apt_get(LOCAL_TIMEOUT).args(["--simulate", "--no-install-recommends", "install"]).args(packages);
         let mut missing = parse_simulation(&job.output_text()?);
         for package in packages {
-            // One that is installed, yet was not found where it is looked for.
+            // An installed package is not listed, although its program was not found: download it as well.
             if !missing.iter().any(|known| known.split('=').next() == Some(package)) {
                 missing.push((*package).to_owned());
             }
@@ -88,7 +88,7 @@ impl PrivateApt {
     }
 }
 
-/// The whole configuration: it is read before the machine's, and points apt away from that.
+/// Renders the configuration, which is read before the machine's and disables that.
 fn render_config(folder: &Path, machine_settings: &str) -> String {
     let network = |line: &&str| NETWORK_SETTINGS.iter().any(|prefix| line.starts_with(prefix));
     let network: Vec<&str> = machine_settings.lines().filter(network).collect();
@@ -111,7 +111,7 @@ fn render_config(folder: &Path, machine_settings: &str) -> String {
     )
 }
 
-/// `Inst libfoo [1.0] (1.2-3 Debian:12.14/stable [amd64])`
+/// Parses lines such as `Inst libfoo [1.0] (1.2-3 Debian:12.14/stable [amd64])`.
 fn parse_simulation(text: &str) -> Vec<String> {
     let installed = |line: &str| {
         let rest = line.strip_prefix("Inst ")?;
@@ -122,7 +122,7 @@ fn parse_simulation(text: &str) -> Vec<String> {
     text.lines().filter_map(installed).collect()
 }
 
-/// Unpacks package files into one folder; none of their scripts is run.
+/// Unpacks packages into one folder without running their scripts.
 pub(crate) fn extract_packages(files: &[PathBuf], into: &Path) -> Result<()> {
     for file in files {
         TimedCommand::new("dpkg-deb", LOCAL_TIMEOUT).arg("--extract").arg(file).arg(into).output_text()?;
@@ -130,7 +130,7 @@ pub(crate) fn extract_packages(files: &[PathBuf], into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The machine's architecture, as packages spell it.
+/// Debian name of the machine's architecture.
 pub(crate) fn architecture() -> Result<String> {
     let output = TimedCommand::new("dpkg", LOCAL_TIMEOUT).arg("--print-architecture").output_text()?;
     Ok(output.trim().to_owned())

@@ -1,13 +1,13 @@
-//! The package archives this machine uses, read from its apt configuration.
+//! Package archives of this machine, read from its apt configuration.
 //!
-//! No archive is named in our source: a mirror, a proxy or an offline copy that the machine's owner chose is used as it is.
+//! Our source names no archive: a mirror, proxy or offline copy that the machine uses is used here, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Whose archives: their suites and keys differ.
+/// The distribution family; suites and keys differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DistributionFamily {
     Debian,
@@ -22,7 +22,7 @@ impl DistributionFamily {
         }
     }
 
-    /// What has the packages we look for. Ubuntu keeps etcd apart from what it supports itself.
+    /// Components that contain the packages we need. Ubuntu has etcd in universe.
     fn components(self) -> &'static str {
         match self {
             DistributionFamily::Debian => "main",
@@ -37,12 +37,12 @@ pub(crate) struct AptSource {
     uris: String,
     suites: Vec<String>,
     components: String,
-    /// Fields that say how the archive is trusted, kept as they are.
+    /// Fields that define how the archive is trusted, unchanged.
     trust: Vec<(String, String)>,
 }
 
 impl AptSource {
-    /// The same archive in apt's own format.
+    /// Renders the entry in apt's deb822 format.
     pub(crate) fn to_deb822(&self) -> String {
         let suites = self.suites.join(" ");
         let mut text = format!("Types: deb\nURIs: {}\nSuites: {suites}\nComponents: {}\n", self.uris, self.components);
@@ -61,7 +61,7 @@ pub(crate) struct AptSources {
 }
 
 impl AptSources {
-    /// Reads `/etc`.
+    /// Reads `/etc/os-release` and `/etc/apt`.
     pub(crate) fn read_etc() -> Result<AptSources> {
         let release = fs::read_to_string("/etc/os-release").context("/etc/os-release cannot be read")?;
         let (family, codename) = parse_os_release(&release)
@@ -75,7 +75,7 @@ impl AptSources {
         Ok(AptSources { family, codename, entries })
     }
 
-    /// The distribution's own archives: the release with its security and other updates, and nobody else's.
+    /// The distribution's own archives (release, security and updates), without third-party archives.
     pub(crate) fn distribution_sources(&self) -> Result<Vec<AptSource>> {
         let updates = format!("{}-", self.codename);
         let own = |suite: &String| *suite == self.codename || suite.starts_with(&updates);
@@ -97,7 +97,7 @@ impl AptSources {
     }
 }
 
-/// Family and release of `/etc/os-release`; a derivative names the release it builds on.
+/// Family and codename from `/etc/os-release`; a derivative names the release it is based on.
 fn parse_os_release(release: &str) -> Option<(DistributionFamily, String)> {
     let field = |name: &str| {
         let value = release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
@@ -115,7 +115,7 @@ fn parse_os_release(release: &str) -> Option<(DistributionFamily, String)> {
     Some((family, field("DEBIAN_CODENAME").or_else(|| field("VERSION_CODENAME"))?))
 }
 
-/// `sources.list` and what is in `sources.list.d`, in apt's order.
+/// `sources.list` and the files in `sources.list.d`, in apt's order.
 fn source_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join("sources.list.d")).into_iter().flatten().flatten();
     let known =
@@ -129,7 +129,7 @@ fn source_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// `deb [signed-by=/a/key.gpg] http://mirror/debian bookworm main`
+/// Parses lines such as `deb [signed-by=/a/key.gpg] http://mirror/debian bookworm main`.
 fn parse_one_line_sources(text: &str) -> Vec<AptSource> {
     text.lines().filter_map(|line| parse_one_line_source(line.split('#').next()?.trim())).collect()
 }
@@ -154,7 +154,7 @@ fn parse_one_line_source(line: &str) -> Option<AptSource> {
     })
 }
 
-/// Fields by name, continued on indented lines, entries apart by empty lines.
+/// Parses deb822 stanzas: named fields with indented continuation lines, separated by empty lines.
 fn parse_deb822_sources(text: &str) -> Vec<AptSource> {
     let plain: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).map(str::trim_end).collect();
     plain.split(|line| line.is_empty()).filter_map(parse_deb822_source).collect()
@@ -187,7 +187,7 @@ fn parse_deb822_source(lines: &[&str]) -> Option<AptSource> {
     })
 }
 
-/// The options that decide whether apt trusts an archive; the others say nothing about other suites.
+/// Options that decide whether apt trusts an archive; other options do not apply to other suites.
 fn trust_field(name: &str) -> Option<&'static str> {
     match name.to_ascii_lowercase().as_str() {
         "signed-by" => Some("Signed-By"),

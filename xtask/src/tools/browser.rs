@@ -11,16 +11,16 @@ use super::tool_cache::ToolCache;
 use super::{ProvidedTool, given_path, script};
 use crate::process::{self, TimedCommand};
 
-/// The names under which distributions and vendors install it.
+/// Program names that distributions and vendors use.
 const PROGRAM_NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
 
-/// The browser without its window, and one family of fonts: a page without any cannot be laid out.
+/// The headless browser, and one font family, without which no page can be laid out.
 const PACKAGES: [&str; 2] = ["chromium-headless-shell", "fonts-dejavu-core"];
 
 const PROGRAM: &str = "usr/lib/chromium/chromium-headless-shell";
 
-/// A first start reads 200 MB.
+/// The first start reads 200 MB.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
 
 const NAME: &str = "browser";
@@ -43,7 +43,7 @@ fn describe_tool(path: &Path, origin: String) -> Result<ProvidedTool> {
     Ok(ProvidedTool { name: NAME, variable: VARIABLE, path: path.to_owned(), version, origin })
 }
 
-/// Writes the script that runs it, and has it render a page.
+/// Writes a start script, and checks that the browser renders a page.
 fn write_and_check_script(root: &Path) -> Result<UnpackedTool> {
     let fonts = "<?xml version=\"1.0\"?>\n<fontconfig>\n<dir prefix=\"relative\">usr/share/fonts</dir>\n\
                  <dir>/usr/share/fonts</dir>\n<cachedir prefix=\"xdg\">fontconfig</cachedir>\n</fontconfig>\n";
@@ -52,7 +52,7 @@ fn write_and_check_script(root: &Path) -> Result<UnpackedTool> {
     let libraries = folders.iter().map(|folder| format!("$here/{folder}")).collect::<Vec<_>>().join(":");
     let variables = [("LD_LIBRARY_PATH", libraries.as_str()), ("FONTCONFIG_FILE", "$here/fonts.conf")];
     let file = root.join("chromium");
-    // In a container shared memory is often too small, or nobody else's to write.
+    // In containers, shared memory is often too small or not writable.
     script::write_script(&file, &variables, &[PROGRAM, "--disable-dev-shm-usage"])?;
     let page =
         TimedCommand::new(&file, CHECK_TIMEOUT).args(["--no-sandbox", "--dump-dom", "data:text/html,<p>rendered</p>"]);

@@ -1,4 +1,4 @@
-//! The type definitions of every Kubernetes release, from which `cargo xtask schemas` makes the catalogue's table.
+//! The type definitions of every Kubernetes release, from which `cargo xtask schemas` makes the table of types.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use anyhow::{Context, Result};
 use super::python::Interpreter;
 use super::tool_cache::{self, CachedTool, ToolCache, ToolStamp};
 
-/// A wheel that carries the definitions, pinned by its hash.
+/// A wheel that contains the definitions, pinned by its hash.
 const REQUIREMENTS: &str = include_str!("../../tools/type-definitions.txt");
 
-/// Unpacking some thousand small files.
+/// Unpacks several thousand small files.
 const UNPACK_TIMEOUT: Duration = Duration::from_secs(120);
 
 const NAME: &str = "type-definitions";
 
-/// Inside the wheel: one folder per release.
+/// Folder inside the wheel, with one folder per release.
 const SCHEMAS: &str = "kubernetes_validate/kubernetes-json-schema";
 
-/// The definitions of one release, `1.34`, below what [`provide`] returns.
+/// Definitions of one release (minor 34 is 1.34) in the folder that [`provide`] returns.
 pub(crate) fn definitions_file(folder: &Path, minor: u8) -> PathBuf {
     folder.join(format!("v1.{minor}.json"))
 }
 
-/// A folder with one file per release.
+/// Provides a folder with one file per release.
 pub(crate) fn provide(folder: &Path, minors: &[u8]) -> Result<PathBuf> {
     let shelf = ToolCache::open(folder)?;
     let recipe = format!("type-definitions.txt {} {minors:?}", tool_cache::fingerprint(REQUIREMENTS));
@@ -52,7 +52,7 @@ fn unpack(shelf: &ToolCache, recipe: &str, minors: &[u8]) -> Result<CachedTool> 
         fs::rename(&inside, definitions_file(&stage.tool_dir(), *minor))
             .with_context(|| format!("the wheel has no definitions of 1.{minor}"))?;
     }
-    let newest = minors.last().context("no release was asked for")?;
+    let newest = minors.last().context("no release was requested")?;
     let version = format!("1.{newest}");
     let origin = "wheel kubernetes-validate, checksum pinned".to_owned();
     stage.install(ToolStamp { recipe, executable: &format!("v1.{newest}.json"), version, origin })

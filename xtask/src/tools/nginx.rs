@@ -1,4 +1,4 @@
-//! An nginx, to measure the gateway beside.
+//! nginx, for comparison with the gateway.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn describe_tool(path: &Path, origin: String) -> Result<ProvidedTool> {
     Ok(ProvidedTool { name: NAME, variable: VARIABLE, path: path.to_owned(), version: version_of(path)?, origin })
 }
 
-/// Writes the script that runs it with the libraries beside it.
+/// Writes a start script that uses the unpacked libraries.
 fn write_and_check_script(root: &Path) -> Result<UnpackedTool> {
     let folders = packages::library_folders(root)?;
     let libraries = folders.iter().map(|folder| format!("$here/{folder}")).collect::<Vec<_>>().join(":");
@@ -40,7 +40,7 @@ fn write_and_check_script(root: &Path) -> Result<UnpackedTool> {
     Ok(UnpackedTool { executable: NAME.to_owned(), version: version_of(&root.join(NAME))? })
 }
 
-/// It says its version on standard error, together with how it was built.
+/// nginx prints its version to stderr.
 fn version_of(nginx: &Path) -> Result<String> {
     let output = TimedCommand::new("sh", CHECK_TIMEOUT).args(["-c", "exec \"$0\" -v 2>&1"]).arg(nginx).output_text()?;
     Ok(output.trim().trim_start_matches("nginx version: ").to_owned())

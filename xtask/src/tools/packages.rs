@@ -1,7 +1,7 @@
-//! Tools made of the distribution's own packages, with every library they need and the machine lacks.
+//! Tools from the distribution's packages, with all libraries that the machine lacks.
 //!
-//! They are not pinned: their releases receive security updates, and a pin would name a file that is soon gone. apt checks
-//! the archive's signature.
+//! They are not pinned, because security updates replace the packages and a pinned file would soon be gone. apt
+//! verifies the archive's signature.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +12,14 @@ use super::apt::{self, PrivateApt};
 use super::apt_sources::AptSources;
 use super::tool_cache::{CachedTool, ToolCache, ToolStamp};
 
-/// What was found among unpacked packages.
+/// Result of unpacking packages.
 pub(crate) struct UnpackedTool {
-    /// Relative to the folder they were unpacked into.
+    /// Path relative to the unpack folder.
     pub(crate) executable: String,
     pub(crate) version: String,
 }
 
-/// Finds the tool on the shelf, or unpacks the packages and what they need. `inspect` says what came of it.
+/// Finds the tool in the cache, or unpacks the packages with their dependencies. `inspect` checks the result.
 pub(crate) fn find_or_unpack(
     shelf: &ToolCache,
     name: &str,
@@ -41,11 +41,11 @@ pub(crate) fn find_or_unpack(
     stage.install(ToolStamp { recipe: &recipe, executable: &executable, version, origin })
 }
 
-/// Folders with shared libraries among unpacked packages, relative to where they were unpacked.
+/// Folders with shared libraries below `root`, relative to it.
 ///
-/// A program from there needs them in `LD_LIBRARY_PATH`: its packages expect to lie in `/`.
+/// An unpacked program needs them in `LD_LIBRARY_PATH`, because its packages expect to be installed in `/`.
 pub(crate) fn library_folders(root: &Path) -> Result<Vec<String>> {
-    /// Deeper than any library of a package lies.
+    /// Deeper than any package keeps libraries.
     const DEPTH_MAX: usize = 6;
     let mut found = Vec::new();
     let mut folders = vec![(root.join("usr/lib"), 0), (root.join("lib"), 0)];
@@ -54,7 +54,7 @@ pub(crate) fn library_folders(root: &Path) -> Result<Vec<String>> {
         let mut has_library = false;
         for entry in entries {
             let entry = entry?;
-            // Not followed through links: packages link folders of the machine that are not there.
+            // Links are not followed: packages link to folders of the machine that may be missing.
             if entry.file_type()?.is_dir() && depth < DEPTH_MAX {
                 folders.push((entry.path(), depth + 1));
             }

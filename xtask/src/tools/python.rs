@@ -1,4 +1,4 @@
-//! Python with the Kubernetes client: a virtual environment of its own, every wheel pinned by its hash.
+//! Python with the Kubernetes client in a virtual environment, every wheel pinned by its hash.
 
 mod interpreter;
 
@@ -12,7 +12,7 @@ use super::tool_cache::{self, CachedTool, ToolCache, ToolStamp};
 use super::{ProvidedTool, given_path, script};
 use crate::process::TimedCommand;
 
-/// The client and all it needs.
+/// The client and all its dependencies.
 const REQUIREMENTS: &str = include_str!("../../tools/python-client.txt");
 
 /// Importing the client takes a second or two.
@@ -46,7 +46,7 @@ pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
     Ok(ProvidedTool::from_cached(NAME, VARIABLE, shelved))
 }
 
-/// The environment borrows the machine's Python, which may have been replaced since.
+/// Checks that the environment still works: it uses the machine's Python, which may have been replaced.
 fn still_runs(shelved: &CachedTool) -> bool {
     let version = TimedCommand::new(&shelved.executable, CHECK_TIMEOUT).args(["-c", SHOW_VERSION]).output_text();
     version.is_ok_and(|version| shelved.version.starts_with(version.trim()))
@@ -54,11 +54,11 @@ fn still_runs(shelved: &CachedTool) -> bool {
 
 fn create_environment(shelf: &ToolCache, recipe: &str) -> Result<CachedTool> {
     let python = Interpreter::find(shelf)?;
-    println!("making a Python environment with the Kubernetes client …");
+    println!("creating a Python environment with the Kubernetes client …");
     let stage = shelf.start_staging(NAME)?;
     let environment = stage.tool_dir().join("venv");
     python.command(CHECK_TIMEOUT).args(["-m", "venv", "--without-pip"]).arg(&environment).output_text()?;
-    // An environment is moved safely: it refers to the interpreter's place, not to its own.
+    // The environment can be moved: it refers to the interpreter's path, not to its own.
     script::write_script(
         &stage.tool_dir().join(NAME),
         &[("LD_LIBRARY_PATH", &python.library_path())],

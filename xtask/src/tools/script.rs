@@ -1,4 +1,4 @@
-//! Small scripts that run an unpacked program where it lies.
+//! Start scripts for unpacked programs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,9 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes a script that sets variables and runs a command: a program relative to the script's folder, and its arguments.
+/// Writes a script that sets variables and runs a command: a program relative to the script's folder, and its
+/// arguments.
 ///
-/// In values `$here` is that folder, so that the folder can be moved. A variable that would be empty is left alone.
+/// In values `$here` stands for that folder, so that the folder can be moved. Variables with empty values are not set.
 pub(crate) fn write_script(file: &Path, variables: &[(&str, &str)], command: &[&str]) -> Result<()> {
     let variables = variables.iter().filter(|(_, value)| !value.is_empty());
     let exports: String = variables.map(|(name, value)| format!("export {name}=\"{value}\"\n")).collect();

@@ -1,8 +1,8 @@
-//! `target/tools`: one folder per tool, each with a stamp that says what it was made from.
+//! The tool cache `target/tools`: one folder per tool, with a stamp file that records how it was made.
 //!
-//! Invariants: one process at a time works on the shelf; a tool is made in a folder beside its place and renamed into it
-//! when finished, so an interrupted download leaves nothing that looks like a tool; a tool whose recipe or whose
-//! executable's checksum is not the stamped one is made again.
+//! Invariants: one process at a time uses the cache; a tool is built in a staging folder and renamed when finished, so
+//! that an interrupted download leaves no broken tool; a tool is built again if its recipe or its executable's checksum
+//! differs from the stamp.
 
 use std::fs::{self, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,7 +25,7 @@ const STAMP_FILE: &str = "STAMP";
 
 pub(crate) struct ToolCache {
     folder: PathBuf,
-    /// Held as long as the shelf is open.
+    /// Held while the cache is open.
     _lock: File,
 }
 
@@ -37,18 +37,18 @@ pub(crate) struct CachedTool {
     pub(crate) origin: String,
 }
 
-/// What a finished tool is stamped with.
+/// Metadata of a finished tool, written to its stamp file.
 pub(crate) struct ToolStamp<'a> {
-    /// Everything that decides how it is made; another recipe makes it anew.
+    /// Everything that determines how the tool is built; a changed recipe rebuilds it.
     pub(crate) recipe: &'a str,
-    /// Inside the tool's folder.
+    /// Path relative to the tool's folder.
     pub(crate) executable: &'a str,
     pub(crate) version: String,
     pub(crate) origin: String,
 }
 
 impl ToolCache {
-    /// Makes the folder if need be, and waits for other runs to be done with it.
+    /// Creates the folder if needed, and waits until other runs have released it.
     pub(crate) fn open(folder: &Path) -> Result<ToolCache> {
         fs::create_dir_all(folder).with_context(|| format!("{} could not be made", folder.display()))?;
         let file = folder.join("LOCK");
@@ -60,7 +60,7 @@ impl ToolCache {
                     return Err(error).context(format!("{} cannot be locked", file.display()));
                 }
                 TryLockError::WouldBlock if started.elapsed() > LOCK_TIMEOUT => {
-                    bail!("{} is held by another run of xtask since long; is one hanging?", file.display())
+                    bail!("{} has been locked by another xtask for 15 minutes; is one hanging?", file.display())
                 }
                 TryLockError::WouldBlock => thread::sleep(LOCK_POLL_INTERVAL),
             }
@@ -68,7 +68,7 @@ impl ToolCache {
         Ok(ToolCache { folder: folder.to_owned(), _lock: lock })
     }
 
-    /// The finished tool, if it was made by this recipe and is unharmed.
+    /// Returns the finished tool if its recipe and checksum match the stamp.
     pub(crate) fn find_tool(&self, name: &str, recipe: &str) -> Option<CachedTool> {
         let folder = self.folder.join(name);
         let stamp = fs::read_to_string(folder.join(STAMP_FILE)).ok()?;
@@ -79,7 +79,7 @@ impl ToolCache {
         unharmed.then_some(CachedTool { folder, executable, version, origin })
     }
 
-    /// An empty folder to make a tool in.
+    /// Creates an empty staging folder for a tool.
     pub(crate) fn start_staging(&self, name: &str) -> Result<ToolStaging> {
         let stage =
             ToolStaging { folder: self.folder.join(format!("{name}.unfinished")), destination: self.folder.join(name) };
@@ -91,24 +91,24 @@ impl ToolCache {
     }
 }
 
-/// A tool in the making; dropped, it is removed.
+/// A tool that is being built; removed on drop unless installed.
 pub(crate) struct ToolStaging {
     folder: PathBuf,
     destination: PathBuf,
 }
 
 impl ToolStaging {
-    /// What becomes the tool's folder.
+    /// The folder that becomes the tool's folder.
     pub(crate) fn tool_dir(&self) -> PathBuf {
         self.folder.join("tool")
     }
 
-    /// For downloads and package lists; it goes when the tool is finished.
+    /// Folder for downloads and package lists, removed when the tool is finished.
     pub(crate) fn scratch_dir(&self) -> PathBuf {
         self.folder.join("scratch")
     }
 
-    /// Stamps the tool and puts it in its place.
+    /// Writes the stamp and moves the tool into its place.
     pub(crate) fn install(self, label: ToolStamp<'_>) -> Result<CachedTool> {
         let ToolStamp { recipe, executable, version, origin } = label;
         let sha256 = sha256(&self.tool_dir().join(executable))?;
@@ -145,7 +145,7 @@ fn remove_folder_if_exists(folder: &Path) -> Result<()> {
     }
 }
 
-/// The checksum of a file, by the system's own program.
+/// SHA-256 of a file, computed by `sha256sum`.
 pub(crate) fn sha256(file: &Path) -> Result<String> {
     let output = TimedCommand::new("sha256sum", HASH_TIMEOUT).arg("--").arg(file).output_text()?;
     let hash = output.split_whitespace().next().unwrap_or_default().trim_start_matches('\\');
@@ -155,7 +155,7 @@ pub(crate) fn sha256(file: &Path) -> Result<String> {
     Ok(hash.to_owned())
 }
 
-/// A short mark that differs if the text differs; for recipes, where nobody would forge one.
+/// A short non-cryptographic hash, to detect changed recipes.
 pub(crate) fn fingerprint(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -166,7 +166,7 @@ pub(crate) fn fingerprint(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A shelf of its own, removed at the end.
+    /// A temporary cache, removed on drop.
     struct CacheTestFolder(PathBuf);
 
     impl CacheTestFolder {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Three numbers, ordered as versions are.
+/// Major, minor and patch, ordered numerically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ToolVersion(pub(crate) u32, pub(crate) u32, pub(crate) u32);
 
 impl ToolVersion {
-    /// The first thing in the text that looks like a version: `etcd Version: 3.5.16`, `Client Version: v1.37.1`.
+    /// Finds the first version in a text, such as `etcd Version: 3.5.16` or `Client Version: v1.37.1`.
     pub(crate) fn find_in(text: &str) -> Option<ToolVersion> {
         text.split(|c: char| !(c.is_ascii_digit() || c == '.')).find_map(ToolVersion::parse)
     }

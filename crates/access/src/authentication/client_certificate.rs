@@ -1,4 +1,4 @@
-//! Client certificates: the subject is the user.
+//! Client certificates: the subject becomes the user and its groups.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,41 +6,41 @@ use std::fmt::Write as _;
 use super::AuthenticationError;
 use crate::user::{CREDENTIAL_ID_KEY, User};
 
-/// What a bundle of authorities makes of the certificate of a connection. Verifying chains is the transport's part.
+/// The result of verifying a connection's client certificate against one CA bundle. The transport verifies the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificate<'a> {
-    /// There is no certificate, or no bundle to judge it by.
+    /// The client sent no certificate, or no CA bundle is configured.
     Absent,
-    /// It is trusted.
+    /// The chain is trusted.
     Verified(&'a CertificateSubject),
-    /// It is not trusted, for this reason.
+    /// The chain is not trusted, with the reason.
     Untrusted(&'a str),
 }
 
-/// What a server reads from a certificate besides name and groups: the older the release, the less.
+/// The certificate fields that a server reads besides name and groups; older releases read fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CertificateFieldSet {
-    /// The uid in the subject.
+    /// Read the uid from the subject.
     pub uid: bool,
-    /// The digest, as the id of the credential.
+    /// Add the certificate's digest as the credential id.
     pub credential_id: bool,
 }
 
-/// The subject of a certificate that is trusted.
+/// The subject of a trusted certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateSubject {
-    /// CN: the name.
+    /// CN, the user name.
     pub common_name: String,
-    /// O: the groups, in their order.
+    /// O, the groups, in certificate order.
     pub organizations: Vec<String>,
-    /// The values of 1.3.6.1.4.1.57683.2: the uid, of which there may be one.
+    /// The values of OID 1.3.6.1.4.1.57683.2, the uid; more than one is an error.
     pub uids: Vec<String>,
-    /// The SHA-256 of the whole certificate, which names it in audit logs; `None` if it is not known.
+    /// SHA-256 of the DER certificate; `None` if the transport does not provide it.
     pub digest: Option<[u8; 32]>,
 }
 
 impl ClientCertificate<'_> {
-    /// The user it names; `None` if there is nothing to go by.
+    /// Returns the user that the certificate names; `None` without a certificate.
     pub(super) fn user(self, fields: CertificateFieldSet) -> Result<Option<User>, AuthenticationError> {
         match self {
             Self::Absent => Ok(None),
@@ -51,12 +51,12 @@ impl ClientCertificate<'_> {
 }
 
 impl CertificateFieldSet {
-    /// All of it.
+    /// What the newest release reads.
     pub const ALL: Self = Self { uid: true, credential_id: true };
 }
 
 impl CertificateSubject {
-    /// The user; `None` if there is no common name.
+    /// Returns the user; `None` if the common name is empty.
     pub fn user(&self, fields: CertificateFieldSet) -> Result<Option<User>, AuthenticationError> {
         if self.common_name.is_empty() {
             return Ok(None);
@@ -84,7 +84,7 @@ impl CertificateSubject {
 fn credential_id(digest: [u8; 32]) -> String {
     let mut id = "X509SHA256=".to_owned();
     for byte in digest {
-        write!(id, "{byte:02x}").expect("a string takes all that is written");
+        write!(id, "{byte:02x}").expect("writing to a String cannot fail");
     }
     id
 }

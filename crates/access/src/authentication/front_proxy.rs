@@ -1,4 +1,5 @@
-//! Another server that vouches for its own users: headers name them, and a certificate gives the right to.
+//! The front proxy authenticator: a trusted client certificate permits a proxy or peer to name the user in request
+//! headers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,37 +10,37 @@ use percent_encoding::percent_decode_str;
 use super::{AuthenticationError, ClientCertificate, PresentedCredentials, first_header_value, utf8_header_value};
 use crate::user::User;
 
-/// Which certificates may name users, and how.
+/// The certificates that may name users, and the headers that do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontProxy {
-    /// The common names that may; empty for every certificate of the bundle.
+    /// `--requestheader-allowed-names`; empty accepts every certificate signed by the CA bundle.
     pub allowed_names: Vec<String>,
-    /// The headers that name users.
+    /// Read only if the certificate is trusted.
     pub headers: FrontProxyHeaderNames,
 }
 
-/// The headers of the four `--requestheader-*-headers*` flags; what is not configured is not read.
+/// The header names given by the four `--requestheader-*-headers*` flags. A header that is not listed is not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontProxyHeaderNames {
-    /// The first with a value is the name.
+    /// The first header with a value is the user name.
     pub user: Vec<String>,
-    /// The first with a value is the uid.
+    /// The first header with a value is the uid.
     pub uid: Vec<String>,
-    /// All values of all of them are groups.
+    /// All values of all headers are groups.
     pub group: Vec<String>,
-    /// What follows one of these in a header's name is the key of an extra value.
+    /// Header name prefixes; the rest of the name is the extra key.
     pub extra_prefix: Vec<String>,
 }
 
 const STANDARD_HEADERS: [&str; 3] = [REMOTE_USER, REMOTE_UID, REMOTE_GROUP];
 
-/// A flag of the front proxy that cannot be followed.
+/// An invalid combination of `--requestheader-*` flags.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrontProxyError {
-    /// A blank entry would match nothing, or everything.
+    /// A blank list entry.
     #[error("--{0}: empty value in {0:?}")]
     EmptyValue(&'static str),
-    /// The same certificate would be a client's and a front proxy's.
+    /// A certificate could be both a client's and a front proxy's.
     #[error(
         "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names \
          must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users"
@@ -48,7 +49,7 @@ pub enum FrontProxyError {
 }
 
 impl FrontProxy {
-    /// Refuses settings that are mistakes.
+    /// Rejects blank list entries, and overlapping CA bundles without allowed names.
     pub fn validate(&self, ca_bundle_overlap: CaBundleOverlap) -> Result<(), FrontProxyError> {
         let FrontProxyHeaderNames { user, uid, group, extra_prefix } = &self.headers;
         for (flag, values) in [
@@ -68,7 +69,7 @@ impl FrontProxy {
         }
     }
 
-    /// The user that a front proxy names; `None` if there is none, or it names nobody.
+    /// Returns the user named in the headers; `None` without a certificate or without a user header.
     pub fn authenticate<'a, Headers>(
         &self,
         credentials: &PresentedCredentials<'a, Headers>,
@@ -113,27 +114,28 @@ impl FrontProxy {
 /// Whether the bundles of `--client-ca-file` and `--requestheader-client-ca-file` share a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaBundleOverlap {
-    /// They do.
+    /// At least one certificate is in both bundles.
     Overlapping,
-    /// They do not.
+    /// No certificate is in both bundles.
     Disjoint,
 }
 
 impl FrontProxyHeaderNames {
-    /// The names that all of Kubernetes uses.
+    /// Returns Kubernetes' default names: `X-Remote-User`, `X-Remote-Uid`, `X-Remote-Group`, `X-Remote-Extra-`.
     pub fn standard() -> Self {
         let one = |name: &str| vec![name.to_owned()];
         let [user, uid, group] = STANDARD_HEADERS.map(one);
         Self { user, uid, group, extra_prefix: one(REMOTE_EXTRA_PREFIX) }
     }
 
-    /// Whether a header is one that all of Kubernetes believes, and that is removed whether configured or not.
+    /// Reports whether a header is one of the default names, which are removed from forwarded requests whether
+    /// configured or not.
     pub fn is_standard(header: &str) -> bool {
         STANDARD_HEADERS.iter().any(|name| name.eq_ignore_ascii_case(header))
             || strip_header_prefix(header, REMOTE_EXTRA_PREFIX).is_some()
     }
 
-    /// Whether a header is one of these.
+    /// Reports whether a header is one of the configured ones.
     pub fn contains(&self, header: &str) -> bool {
         let Self { user, uid, group, extra_prefix } = self;
         user.iter().chain(uid).chain(group).any(|name| name.eq_ignore_ascii_case(header))
@@ -141,7 +143,7 @@ impl FrontProxyHeaderNames {
     }
 }
 
-/// The extra values under any of the prefixes. Keys are lower case and percent-decoded.
+/// Collects the extra values under any of the prefixes. Keys are lower-cased and percent-decoded.
 pub(crate) fn parse_extra_headers<'a>(
     prefixes: &[String],
     headers: &(impl Iterator<Item = (&'a str, &'a [u8])> + Clone),
@@ -164,7 +166,7 @@ pub(crate) fn strip_header_prefix<'a>(header: &'a str, prefix: &str) -> Option<&
     start.eq_ignore_ascii_case(prefix).then_some(remaining)
 }
 
-/// Decodes `%2f`. A key that does not decode stays as it is, as in Kubernetes.
+/// Percent-decodes an extra key. A malformed key is returned unchanged, as in Kubernetes.
 fn decode_extra_key(key: &str) -> String {
     let is_well_formed = key
         .split('%')

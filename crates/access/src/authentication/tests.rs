@@ -22,7 +22,7 @@ fn certificate_subject(name: &str, groups: &[&str]) -> CertificateSubject {
     CertificateSubject { common_name: name.to_owned(), organizations, ..CertificateSubject::default() }
 }
 
-/// A server with everything: a front proxy named `proxy`, a token for alice, and anonymous requests.
+/// A server with all authenticators: front proxy `proxy`, a token for alice, and anonymous access.
 fn authenticator() -> Authenticator {
     let front_proxy =
         FrontProxy { allowed_names: vec!["proxy".to_owned()], headers: FrontProxyHeaderNames::standard() };
@@ -63,7 +63,7 @@ fn describe_outcome(
             }
             text + &websocket_protocols.map_or(String::new(), |protocols| format!(" protocols={protocols}"))
         }
-        Err(error) => format!("{} {error}", error.to_status().code),
+        Err(error) => format!("401 {error}"),
     }
 }
 
@@ -81,7 +81,7 @@ fn check(
 fn request_without_credentials_is_anonymous_or_401() {
     check(ABSENT, ABSENT, &[("accept", "*/*")], &expect!["Anonymous system:anonymous groups=system:unauthenticated"]);
     let without_anonymous = Authenticator { anonymous: AnonymousAccess::Disabled, ..authenticator() };
-    expect!["401 no credentials were shown"].assert_eq(&describe_outcome(&without_anonymous, ABSENT, ABSENT, &[]));
+    expect!["401 no credentials were presented"].assert_eq(&describe_outcome(&without_anonymous, ABSENT, ABSENT, &[]));
     let on_this_path =
         Authenticator { anonymous: AnonymousAccess::OnlyPaths(vec!["/api".to_owned()]), ..authenticator() };
     assert!(describe_outcome(&on_this_path, ABSENT, ABSENT, &[]).starts_with("Anonymous"));

@@ -1,4 +1,4 @@
-//! Bearer tokens, from the `Authorization` header or from a websocket protocol.
+//! Bearer tokens, from the `Authorization` header or from a WebSocket subprotocol.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use super::{AuthenticationError, AuthenticationMethod, RequestIdentity, first_he
 use crate::tokens::{AuthenticatedToken, BoundObjects, TokenError, TokenFile, TokenVerifier};
 use crate::user::User;
 
-/// Those whose tokens are known: of the file, and of service accounts.
+/// Authenticates tokens from the static token file and service account tokens.
 #[derive(Debug, Default)]
 pub struct TokenAuthenticator {
     /// `--token-auth-file`.
     pub token_file: TokenFile,
-    /// Service accounts; `None` without keys.
+    /// `None` without service account keys.
     pub token_verifier: Option<TokenVerifier>,
-    /// `--api-audiences`: whom tokens must be for to be good here.
+    /// `--api-audiences`: a token must be issued for at least one of these.
     pub audiences: Vec<String>,
 }
 
-/// A websocket protocol that should be a token and is not.
+/// A WebSocket subprotocol carries a malformed bearer token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebsocketTokenError {
-    /// Which one counts?
+    /// More than one subprotocol carries a token.
     #[error("multiple base64.bearer.authorization tokens specified")]
     MultipleTokens,
-    /// It is not base64url.
+    /// Not base64url.
     #[error("invalid base64.bearer.authorization token encoding")]
     InvalidEncoding,
-    /// It is not text.
+    /// The decoded token is not UTF-8.
     #[error("invalid base64.bearer.authorization token")]
     NotUtf8,
-    /// The server must answer with a protocol, and the token is none.
+    /// The token is the only offered subprotocol, so the server has none to select.
     #[error("missing additional subprotocol")]
     MissingSubprotocol,
 }
 
 impl TokenAuthenticator {
-    /// Whose token it is, for one of the audiences. `None` if nobody knows it.
+    /// Returns the owner of a token that is valid for one of the audiences; `None` if no authenticator knows the token.
     pub fn authenticate_token(
         &self,
         token: &str,
@@ -48,7 +48,7 @@ impl TokenAuthenticator {
         objects: &dyn BoundObjects,
         now: Timestamp,
     ) -> Result<Option<AuthenticatedToken>, TokenError> {
-        // A token of the file says nothing of audiences, so it is good for those of this server.
+        // Tokens of the file have no audience of their own: they are valid for this server's audiences.
         let common =
             || audiences.iter().filter(|audience| self.audiences.contains(audience)).cloned().collect::<Vec<_>>();
         if let Some(user) = self.token_file.find_user(token) {
@@ -63,6 +63,7 @@ impl TokenAuthenticator {
         }
     }
 
+    /// Authenticates the bearer token of the `Authorization` header; `None` if there is none.
     pub(super) fn authenticate_header<'a>(
         &self,
         headers: impl Iterator<Item = (&'a str, &'a [u8])>,
@@ -87,6 +88,7 @@ impl TokenAuthenticator {
         self.identify_token(token, objects, now).map(Some)
     }
 
+    /// Authenticates the bearer token in a WebSocket subprotocol; `None` if there is none.
     pub(super) fn authenticate_websocket<'a>(
         &self,
         headers: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
@@ -118,6 +120,7 @@ impl TokenAuthenticator {
         Ok(Some(RequestIdentity { websocket_protocols: Some(other_protocols.join(",")), ..identity }))
     }
 
+    /// Authenticates a token for this server's audiences; an unknown token is an error.
     fn identify_token(
         &self,
         token: &str,

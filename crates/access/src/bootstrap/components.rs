@@ -1,8 +1,8 @@
-//! Roles for the parts of a cluster.
+//! Default roles for cluster components.
 
 use super::rule_row::{EVENTS, READ, READ_UPDATE, READ_WRITE, RuleRow, rule, rule_for_names};
 
-/// Schedulers, nodes, proxies and the like.
+/// Roles for scheduler, controller manager, nodes, proxies, DNS and certificate approvers.
 pub(super) static COMPONENT_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "system:certificates.k8s.io:certificatesigningrequests:nodeclient",

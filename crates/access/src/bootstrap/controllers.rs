@@ -1,8 +1,8 @@
-//! The controllers of kube-controller-manager: each runs as a service account of kube-system that may do its own work only.
+//! Default roles of kube-controller-manager's controllers, each bound to a service account in kube-system.
 
 use super::rule_row::{EVENTS, READ, READ_UPDATE, RuleRow, rule, rule_for_names};
 
-/// Those that run and end pods.
+/// Controllers that create and delete pods.
 pub(super) static WORKLOAD_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "cronjob-controller",
@@ -158,7 +158,7 @@ pub(super) static WORKLOAD_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     ("ttl-after-finished-controller", &[rule("get list watch delete", "batch", "jobs"), EVENTS]),
 ];
 
-/// Those that lead to pods.
+/// Controllers of endpoints, routes and services.
 pub(super) static NETWORK_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "endpoint-controller",
@@ -210,7 +210,7 @@ pub(super) static NETWORK_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     ),
 ];
 
-/// Those that keep what pods store.
+/// Controllers of volumes and claims.
 pub(super) static VOLUME_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "attachdetach-controller",
@@ -288,7 +288,7 @@ pub(super) static VOLUME_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     ),
 ];
 
-/// Those that look after the cluster itself.
+/// Controllers of cluster-wide objects: certificates, namespaces, nodes, quota, garbage collection.
 pub(super) static CLUSTER_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "certificate-controller",

@@ -1,4 +1,4 @@
-//! Roles and bindings that live in namespaces of the system.
+//! Default roles and bindings in `kube-system` and `kube-public`.
 
 use super::rule_row::{EVENTS, READ, RuleRow, rule, rule_for_names};
 
@@ -11,7 +11,7 @@ pub(super) static NAMESPACED_ROLES: &[(&str, &str, &[RuleRow])] = &[
         "system:controller:bootstrap-signer",
         &[rule(READ, "core", "configmaps"), rule_for_names("update", "core", "configmaps", "cluster-info"), EVENTS],
     ),
-    // The one ConfigMap by which API servers behind an aggregator learn whom to believe.
+    // Extension API servers read the front proxy settings from this ConfigMap.
     (
         "kube-system",
         "extension-apiserver-authentication-reader",
@@ -38,7 +38,7 @@ pub(super) static NAMESPACED_ROLES: &[(&str, &str, &[RuleRow])] = &[
     ("kube-system", "system:controller:token-cleaner", &[rule("get list watch delete", "core", "secrets"), EVENTS]),
 ];
 
-/// Namespace, name, role and subjects: users of the system, and service accounts of kube-system as `sa:`.
+/// Namespace, name, role and subjects. `sa:` marks service accounts of kube-system; the other subjects are users.
 pub(super) static NAMESPACED_BINDINGS: &[(&str, &str, &str, &[&str])] = &[
     (
         "kube-public",

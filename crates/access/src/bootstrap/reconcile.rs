@@ -1,9 +1,9 @@
-//! Completing what is there, at every start.
+//! Completes the stored default objects at every start.
 //!
-//! Only ever a union: rules, subjects, selectors, labels and annotations are added and nothing is taken away. So servers of
-//! two releases that start in any order end with the same objects, and an older one undoes nothing of a newer one.
-//! Kubernetes differs in two places where it would undo: it drops an aggregation rule it does not know, and replaces a binding
-//! that refers to another role. Here both are left as they are, and reported.
+//! Reconciliation only adds: rules, subjects, selectors, labels and annotations. Servers of two releases therefore
+//! end with the same objects in whatever order they start, and an older server undoes nothing of a newer one.
+//! Kubernetes differs twice: it removes an aggregation rule it does not expect, and replaces a binding that refers to
+//! another role. Here both objects are left unchanged and reported.
 
 use api::wire::read;
 use serde::Serialize;
@@ -12,36 +12,36 @@ use serde_json::{Map, Value};
 use super::{AUTOUPDATE_ANNOTATION, DefaultRbacObject};
 use crate::rbac::{AggregationRule, PolicyRule, RbacKind, RbacObjectError, Role, RoleBinding, missing_rules};
 
-/// What is to be done about one object.
+/// What to do with one default object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReconcileAction {
-    /// It has all it should have.
+    /// The object is complete.
     UpToDate,
-    /// It does not exist: write it.
+    /// The object does not exist; holds the JSON to create.
     Create(Vec<u8>),
-    /// It lacks something: write it, if it has not changed since it was read.
+    /// The object is incomplete; holds the JSON to write, conditional on the resourceVersion read.
     Update(Vec<u8>),
-    /// It lacks something and is to be left alone.
+    /// The object is incomplete but must not be changed.
     Skip(SkipReason),
 }
 
-/// Why an object is left alone.
+/// Why an incomplete object is left unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// Its annotation says so.
+    /// The object is annotated with `autoupdate=false`.
     AutoupdateDisabled,
-    /// It is a union of other roles, where a plain role was expected.
+    /// The stored role aggregates other roles; the default one does not.
     UnexpectedAggregation,
-    /// It binds another role.
+    /// The stored binding refers to another role.
     BindsOtherRole,
 }
 
-/// The object there is cannot be read.
+/// The stored object cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ReconcileError(#[from] RbacObjectError);
 
-/// What it takes to give the existing object everything that is wanted. Fields we do not know are kept.
+/// Compares the stored object with the default one and returns what to do. Unknown fields are preserved.
 pub fn reconcile(existing: Option<&[u8]>, desired: &DefaultRbacObject) -> Result<ReconcileAction, ReconcileError> {
     let Some(json) = existing else { return Ok(ReconcileAction::Create(desired.to_json())) };
     let (kind, name) = (desired.kind(), &desired.metadata().name);
@@ -118,7 +118,7 @@ fn add_missing_subjects(
     Ok(CompletionResult::Changed)
 }
 
-/// Adds labels and annotations that are not there; says whether all were. Values that are there stay.
+/// Adds missing labels and annotations and returns true if none was missing. Existing values are kept.
 fn add_missing_metadata(object: &mut Map<String, Value>, desired: &DefaultRbacObject) -> bool {
     let mut was_complete = true;
     let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
@@ -135,17 +135,17 @@ fn add_missing_metadata(object: &mut Map<String, Value>, desired: &DefaultRbacOb
 }
 
 fn to_value(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).expect("rules and subjects are plain data")
+    serde_json::to_value(value).expect("rules and subjects serialize to JSON")
 }
 
 impl SkipReason {
-    /// What a log line says about the object.
+    /// Describes the skipped object for the log.
     pub fn describe(self, kind: RbacKind, name: &str) -> String {
         let reason = match self {
             Self::AutoupdateDisabled => format!("it is annotated {AUTOUPDATE_ANNOTATION}=false"),
             Self::UnexpectedAggregation => "it aggregates other roles".to_owned(),
             Self::BindsOtherRole => "it binds another role".to_owned(),
         };
-        format!("{kind} {name} lacks something that this release gives it, and is left alone: {reason}")
+        format!("{kind} {name} lacks defaults of this release and is left unchanged: {reason}")
     }
 }

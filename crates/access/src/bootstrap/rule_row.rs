@@ -1,4 +1,4 @@
-//! Rules in one line each: lists are words with blanks between, and `core` is the group without a name.
+//! A compact notation for rules: each list is a string of words separated by spaces; `core` means the core group.
 
 use crate::rbac::PolicyRule;
 
@@ -17,15 +17,15 @@ pub(super) const WRITE: &str = "create update patch delete deletecollection";
 pub(super) const READ_WRITE: &str = "get list watch create update patch delete deletecollection";
 pub(super) const READ_UPDATE: &str = "get list watch update patch";
 
-/// Telling what happened, which everything that does something may do.
+/// Permission to write events, which most components have.
 pub(super) const EVENTS: RuleRow = rule("create update patch", "core events.k8s.io", "events");
 
-/// Verbs on resources of groups.
+/// Verbs on resources in API groups.
 pub(super) const fn rule(verbs: &'static str, groups: &'static str, resources: &'static str) -> RuleRow {
     RuleRow { verbs, groups, resources, names: "", paths: "" }
 }
 
-/// The same for some objects only.
+/// Like [`rule`], limited to the named objects.
 pub(super) const fn rule_for_names(
     verbs: &'static str,
     groups: &'static str,
@@ -35,13 +35,13 @@ pub(super) const fn rule_for_names(
     RuleRow { names, ..rule(verbs, groups, resources) }
 }
 
-/// Verbs on paths.
+/// Verbs on non-resource paths.
 pub(super) const fn path_rule(verbs: &'static str, paths: &'static str) -> RuleRow {
     RuleRow { verbs, groups: "", resources: "", names: "", paths }
 }
 
 impl RuleRow {
-    /// The rule as an object has it; every list is sorted, as Kubernetes' own are.
+    /// Converts to a `PolicyRule`; every list is sorted, as in Kubernetes' defaults.
     pub(super) fn to_rule(self) -> PolicyRule {
         PolicyRule {
             verbs: sorted_words(self.verbs),

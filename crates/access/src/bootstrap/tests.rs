@@ -148,7 +148,11 @@ fn desired_role(rules: &Value) -> DefaultRbacObject {
 fn check(existing: &Value, desired: &DefaultRbacObject, expected: &Expect) {
     let text = match reconcile(Some(existing.to_string().as_bytes()), desired).unwrap() {
         ReconcileAction::Update(json) => {
-            assert_eq!(reconcile(Some(&json), desired).unwrap(), ReconcileAction::UpToDate, "once is enough");
+            assert_eq!(
+                reconcile(Some(&json), desired).unwrap(),
+                ReconcileAction::UpToDate,
+                "a second reconcile changes nothing"
+            );
             String::from_utf8(json).unwrap()
         }
         other @ (ReconcileAction::UpToDate | ReconcileAction::Create(_) | ReconcileAction::Skip(_)) => {
@@ -263,9 +267,9 @@ fn skip_reason_describes_object_and_cause() {
             .map(|skipped| skipped.describe(RbacKind::ClusterRole, "r"))
             .into();
     expect![[r#"
-        ClusterRole r lacks something that this release gives it, and is left alone: it is annotated rbac.authorization.kubernetes.io/autoupdate=false
-        ClusterRole r lacks something that this release gives it, and is left alone: it aggregates other roles
-        ClusterRole r lacks something that this release gives it, and is left alone: it binds another role"#]].assert_eq(&text.join("\n"));
+        ClusterRole r lacks defaults of this release and is left unchanged: it is annotated rbac.authorization.kubernetes.io/autoupdate=false
+        ClusterRole r lacks defaults of this release and is left unchanged: it aggregates other roles
+        ClusterRole r lacks defaults of this release and is left unchanged: it binds another role"#]].assert_eq(&text.join("\n"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Roles for people, and for those who act for them.
+//! Default roles for people and delegated clients.
 
 use super::rule_row::{READ, READ_WRITE, RuleRow, WRITE, path_rule, rule};
 
-/// Bound by default to groups that everybody knows, or by those who run the cluster.
+/// Roles that default bindings grant to well-known groups, or that administrators bind themselves.
 pub(super) static USER_FACING_ROLES: &[(&str, &[RuleRow])] = &[
     ("cluster-admin", &[rule("*", "*", "*"), path_rule("*", "*")]),
     (

@@ -1,9 +1,11 @@
-//! ClusterRoles that are the union of others.
+//! Aggregated ClusterRoles.
 //!
-//! In Kubernetes a controller writes the union into the role, some time after a part of it changed. Here the union is part
-//! of the index, so that a decision never rests on an old one; the same rules are offered for writing to the object.
+//! In Kubernetes a controller writes the union into the role some time after a source role changed. Here the union is
+//! part of the index, so decisions never use an outdated one;
+//! [`outdated_aggregates`](super::RbacPolicy::outdated_aggregates) returns the rules to write into the object.
 //!
-//! Roles may aggregate roles that aggregate. The result is the least one: what two roles only have from each other, neither has.
+//! Aggregated roles may aggregate each other. The result is the least fixed point: a rule that two roles would have
+//! only from each other, neither has.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -11,10 +13,10 @@ use std::sync::Arc;
 use super::PolicyRule;
 use super::policy::StoredRole;
 
-/// Rules shared between the roles that have them.
+/// Rules shared between the roles that contain them.
 pub(super) type SharedRules = Vec<Arc<PolicyRule>>;
 
-/// The rules of every role that aggregates, in the order of its selectors and of the selected names.
+/// Computes the rules of every aggregated role, in the order of its selectors and of the selected names.
 pub(super) fn aggregate_rules(roles: &BTreeMap<Arc<str>, StoredRole>) -> BTreeMap<Arc<str>, SharedRules> {
     let aggregates: Vec<AggregatedRole<'_>> =
         roles.iter().filter_map(|(name, role)| AggregatedRole::from_role(name, role, roles)).collect();
@@ -30,7 +32,7 @@ pub(super) fn aggregate_rules(roles: &BTreeMap<Arc<str>, StoredRole>) -> BTreeMa
     }
     let mut results = vec![SharedRules::new(); aggregates.len()];
     let mut needs_update = vec![true; aggregates.len()];
-    // A chain of aggregates is as long as there are aggregates; in a ring the sets have settled by then.
+    // A chain of aggregated roles is at most as long as their number; cycles have converged by then.
     for _ in 0..=aggregates.len() {
         let mut has_changed = false;
         for (position, aggregate) in aggregates.iter().enumerate() {
@@ -57,6 +59,7 @@ struct AggregatedRole<'a> {
 }
 
 impl<'a> AggregatedRole<'a> {
+    /// Collects the roles that the selectors match; `None` if the role does not aggregate.
     fn from_role(name: &'a Arc<str>, role: &StoredRole, roles: &'a BTreeMap<Arc<str>, StoredRole>) -> Option<Self> {
         let selectors = &role.object.aggregation_rule.as_ref()?.cluster_role_selectors;
         let sources = selectors.iter().flat_map(|selector| {
@@ -65,6 +68,7 @@ impl<'a> AggregatedRole<'a> {
         Some(Self { name, sources: sources.collect() })
     }
 
+    /// Unites the rules of the sources without duplicates; aggregated sources contribute their current result.
     fn union(&self, position_of: &BTreeMap<&str, usize>, results: &[SharedRules]) -> SharedRules {
         let mut seen = HashSet::new();
         let of_source = |(name, role): &(&'a Arc<str>, &'a StoredRole)| match position_of.get(&***name) {

@@ -1,7 +1,8 @@
-//! Nobody may grant what they do not have.
+//! Prevents privilege escalation: users cannot grant permissions they do not hold.
 //!
-//! Writing a role needs the role's own permissions or the verb `escalate` on it; writing a binding needs the permissions of
-//! the role or the verb `bind` on it. An aggregation rule can gather anything, so it needs everything.
+//! Writing a role needs the role's permissions or the verb `escalate` on it; writing a binding needs the role's
+//! permissions or the verb `bind` on it. An aggregation rule can collect any rule, so setting one needs all
+//! permissions.
 
 use std::fmt;
 
@@ -16,44 +17,44 @@ use crate::attributes::{Attributes, ResourceAttributes};
 use crate::authorization::{Authorizer, aggregate_messages};
 use crate::user::{MASTERS_GROUP, User};
 
-/// One create or update of a role or binding, as it is about to be stored.
+/// A create or update of a role or binding, about to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct RbacWrite<'a> {
-    /// Who writes.
+    /// The user that writes.
     pub user: &'a User,
-    /// What is written.
+    /// The kind of the written object.
     pub kind: RbacKind,
-    /// The namespace of the request; empty for the cluster-scoped kinds.
+    /// Empty for the cluster-scoped kinds.
     pub namespace: &'a str,
-    /// The name in the request's path, hence empty for create.
+    /// The name in the request path, hence empty for create.
     pub name: &'a str,
-    /// The object to be stored.
+    /// The object to store, as JSON.
     pub new: &'a [u8],
-    /// The object it replaces.
+    /// The stored object; `None` for create.
     pub old: Option<&'a [u8]>,
 }
 
-/// Why a role or binding may not be written.
+/// Why a role or binding must not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum EscalationError {
-    /// It grants something the user does not have.
+    /// The object grants permissions that the user does not hold.
     #[error("{0}")]
     MissingPermissions(MissingPermissions),
-    /// It would gather rules from other roles.
+    /// The object sets an aggregation rule and the user does not hold all permissions.
     #[error("must have cluster-admin privileges to use the aggregationRule")]
     AggregationRuleForbidden,
-    /// The role to be bound does not exist, so nobody can say what it grants.
+    /// The bound role does not exist, so its permissions are unknown.
     #[error(transparent)]
     UnresolvedRole(UnresolvedRole),
-    /// The rules are too many to compare.
+    /// The rules expand to more permissions than are compared.
     #[error(transparent)]
     TooManyPermissions(TooManyPermissions),
-    /// The object is not what its kind says.
+    /// The object cannot be decoded.
     #[error(transparent)]
     InvalidObject(RbacObjectError),
 }
 
-/// The permissions that were missing, in Kubernetes' words.
+/// The missing permissions; displays as kube-apiserver's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingPermissions {
     user: String,
@@ -62,7 +63,7 @@ pub struct MissingPermissions {
     unresolved: Vec<UnresolvedRole>,
 }
 
-/// Refuses a write by which the user would grant more than they have.
+/// Rejects a write by which the user would grant permissions they do not hold.
 pub fn check_escalation(
     authorizer: &Authorizer,
     index: &RbacIndex,
@@ -79,7 +80,7 @@ pub fn check_escalation(
 }
 
 impl EscalationError {
-    /// The answer to the client.
+    /// Returns the error response.
     pub fn to_status(&self, kind: RbacKind, name: &str) -> Status {
         let resource = GroupResource { group: RBAC_GROUP, resource: kind.resource() };
         match self {
@@ -102,6 +103,8 @@ struct EscalationCheck<'a> {
 }
 
 impl EscalationCheck<'_> {
+    /// Allows a role if the user may `escalate` it or holds its permissions; setting an aggregation rule needs all
+    /// permissions.
     fn check_role(&self) -> Result<(), EscalationError> {
         let RbacWrite { namespace, name, kind, .. } = *self.write;
         if self.is_authorized(
@@ -124,6 +127,7 @@ impl EscalationCheck<'_> {
         Ok(())
     }
 
+    /// Allows a binding if the user may `bind` the role or holds its permissions.
     fn check_binding(&self) -> Result<(), EscalationError> {
         let new: RoleBinding = self.decode(self.write.new)?;
         if self.is_garbage_collector_update()? {
@@ -135,7 +139,7 @@ impl EscalationCheck<'_> {
             "Role" => Some(RbacKind::Role.resource()),
             _ => None,
         };
-        // Objects come here defaulted; a reference that never was means the same group.
+        // Writes are defaulted before this check; an empty group means the RBAC group.
         let group = if new.role_ref.api_group.is_empty() { RBAC_GROUP } else { &new.role_ref.api_group };
         let name = new.role_ref.name.as_str();
         let may_bind = |resource| {
@@ -149,6 +153,7 @@ impl EscalationCheck<'_> {
         self.require_held(rules.into_iter())
     }
 
+    /// Fails unless the user holds every permission of the rules in the write's namespace.
     fn require_held<'b>(&self, rules: impl Iterator<Item = &'b PolicyRule> + Clone) -> Result<(), EscalationError> {
         let RbacWrite { user, namespace, .. } = *self.write;
         let held_rules = self.index.rules_for(user, namespace);
@@ -172,7 +177,7 @@ impl EscalationCheck<'_> {
         ResourceAttributes { group, version: "*", ..ResourceAttributes::default() }
     }
 
-    /// The garbage collector must be able to finish off a role whatever the role grants.
+    /// Reports whether the update changes only what the garbage collector changes, which is allowed for any role.
     fn is_garbage_collector_update(&self) -> Result<bool, EscalationError> {
         let Some(old) = self.write.old else { return Ok(false) };
         let (mut new, mut old): (Value, Value) = (self.decode(self.write.new)?, self.decode(old)?);
@@ -193,7 +198,7 @@ impl EscalationCheck<'_> {
     }
 }
 
-/// What an aggregation rule can gather.
+/// The permissions that an aggregation rule can collect.
 fn all_permissions() -> [PolicyRule; 2] {
     let all = || vec!["*".to_owned()];
     [

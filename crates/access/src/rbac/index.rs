@@ -1,4 +1,4 @@
-//! The readers' side: who is granted what, by user and by group.
+//! The RBAC index that readers decide by: grants per user and per group.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::{PolicyRule, RBAC_GROUP, RoleBinding, RoleRef};
 use crate::attributes::{AccessTarget, Attributes};
 use crate::user::User;
 
-/// What every binding grants, at one moment.
+/// An immutable snapshot of what all bindings grant.
 ///
-/// A decision looks up the user and each of its groups once and then reads only rules that were granted to them.
+/// A decision looks up the user and each of its groups once and then checks only the rules granted to them.
 #[derive(Clone, Debug, Default)]
 pub struct RbacIndex {
     pub(super) users: HashMap<Arc<str>, SubjectEntry>,
@@ -24,54 +24,54 @@ pub struct RbacIndex {
     pub(super) roles: RoleRules,
 }
 
-/// A holder, and what can be told of it without a look: of a hundred groups most have nothing to do with a question.
+/// The grants of one user or group, with a Bloom filter over them: most of a user's groups grant nothing for a given
+/// query and are skipped by the filter alone.
 #[derive(Clone, Debug)]
 pub(super) struct SubjectEntry {
     grants: Arc<SubjectGrants>,
     bloom_filter: RuleBloomFilter,
 }
 
-/// The rules of every role, aggregation included.
+/// The rules of every role, after aggregation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoleRules {
     pub(super) cluster: Arc<RulesByName>,
-    /// By namespace.
     pub(super) by_namespace: Arc<HashMap<Arc<str>, RulesByName>>,
 }
 
 pub(super) type RulesByName = HashMap<Arc<str>, Arc<RuleSet>>;
 
-/// Why something is allowed: prints as `ClusterRoleBinding "a" of ClusterRole "b" to Group "c"`.
+/// The binding that allows a query. Displays as `ClusterRoleBinding "a" of ClusterRole "b" to Group "c"`.
 #[derive(Clone, Copy, Debug)]
 pub struct RbacGrant<'a> {
-    /// The binding that grants it.
+    /// The first binding found that allows the query.
     pub binding: &'a RoleBinding,
     user: &'a User,
 }
 
-/// A role that a binding refers to and that does not exist.
+/// A role reference that cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnresolvedRole {
-    /// Prints as Kubernetes does.
+    /// No such role; displays as in Kubernetes.
     #[error("{resource}.{RBAC_GROUP} {} not found", Quoted(name))]
     NotFound {
         /// `role` or `clusterrole`.
         resource: &'static str,
-        /// The name of the missing role.
+        /// The missing role's name.
         name: String,
     },
-    /// A kind of role that nobody knows.
+    /// The reference's kind is neither Role nor ClusterRole.
     #[error("unsupported role reference kind: {}", Quoted(kind))]
     UnsupportedKind {
-        /// The kind.
+        /// The unsupported kind.
         kind: String,
     },
 }
 
 impl RbacIndex {
-    /// Whether some binding grants what is asked, and which.
+    /// Returns the first binding that grants the query.
     pub fn decide<'a>(&'a self, attributes: &Attributes<'a>) -> Option<RbacGrant<'a>> {
-        // Long enough for every resource name and subresource that exists; longer ones go to the heap.
+        // 96 bytes hold every existing resource and subresource name; longer ones allocate.
         let mut joined = SmallVec::<[u8; 96]>::new();
         let query = match attributes.access_target {
             AccessTarget::Path(path) => RuleQuery::Path { verb: attributes.verb, path },
@@ -81,7 +81,7 @@ impl RbacIndex {
                     for part in [resource.resource, "/", resource.subresource] {
                         joined.extend_from_slice(part.as_bytes());
                     }
-                    combined = std::str::from_utf8(&joined).expect("strings that are joined are a string");
+                    combined = std::str::from_utf8(&joined).expect("joined UTF-8 strings are UTF-8");
                 }
                 let (verb, group, subresource, name) =
                     (attributes.verb, resource.group, resource.subresource, resource.name);
@@ -96,7 +96,7 @@ impl RbacIndex {
         Some(RbacGrant { binding, user: attributes.user })
     }
 
-    /// Every rule granted to the user in the namespace, each role's once; the empty namespace is the cluster scope.
+    /// Returns every rule granted to the user in the namespace, each role's once; the empty namespace is cluster scope.
     pub fn rules_for(&self, user: &User, namespace: &str) -> Vec<&PolicyRule> {
         let mut seen_sets: Vec<*const RuleSet> = Vec::new();
         let mut rules = Vec::new();
@@ -109,7 +109,7 @@ impl RbacIndex {
         rules
     }
 
-    /// The roles that bindings of the user refer to and that do not exist, each once.
+    /// Returns the missing roles that the user's bindings refer to, each once.
     pub fn unresolved_roles_for(&self, user: &User, namespace: &str) -> Vec<UnresolvedRole> {
         let mut unresolved = Vec::new();
         for missing in grants_in_scope(self.entries_for(user), namespace).flat_map(ScopeGrants::unresolved_roles) {
@@ -120,7 +120,8 @@ impl RbacIndex {
         unresolved
     }
 
-    /// The rules of the role that a binding in the namespace refers to (empty for a ClusterRoleBinding).
+    /// Returns the rules of the role that a binding in the namespace refers to; the namespace is empty for a
+    /// ClusterRoleBinding.
     pub fn rules_of_role(
         &self,
         role: &RoleRef,
@@ -136,7 +137,7 @@ impl RbacIndex {
     }
 }
 
-/// What applies in a namespace: first everything granted everywhere, then what is granted there.
+/// Returns the grants that apply in a namespace: cluster-wide ones first, then the namespace's own.
 fn grants_in_scope<'a>(
     entries: impl Iterator<Item = &'a SubjectEntry>,
     namespace: &str,

@@ -1,38 +1,38 @@
-//! Label selectors in their structured form, as aggregation rules hold them.
+//! Structured label selectors, as aggregation rules contain them.
 
 use std::collections::BTreeMap;
 
 use api::wire::{null_is_default, objects};
 use serde::{Deserialize, Serialize};
 
-/// Selects by labels: every pair and every requirement must hold. Empty selects all.
+/// A label selector; all labels and requirements must match. An empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelectorSpec {
-    /// Labels that must be there with this value.
+    /// Labels that must be present with exactly this value.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Conditions on single labels.
+    /// Requirements on single labels.
     #[serde(default, deserialize_with = "objects", skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<LabelSelectorRequirement>,
 }
 
-/// One condition on one label.
+/// A condition on one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelSelectorRequirement {
-    /// The label.
+    /// The label's key.
     #[serde(default)]
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     #[serde(default)]
     pub operator: String,
-    /// The values of the first two.
+    /// The values of `In` and `NotIn`.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
 impl LabelSelectorSpec {
-    /// Whether the labels fulfil all of it. An operator we do not know is fulfilled by nothing.
+    /// Reports whether the labels match. A requirement with an unknown operator never matches.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|requirement| requirement.matches(labels))

@@ -1,4 +1,4 @@
-//! The four kinds as they are on the wire, reduced to what access depends on.
+//! The four RBAC kinds, reduced to the fields that decisions depend on.
 
 use std::fmt;
 
@@ -10,29 +10,30 @@ use serde::{Deserialize, Serialize};
 use super::{LabelSelectorSpec, PolicyRule};
 use crate::user::{SERVICE_ACCOUNT_USER_PREFIX, User};
 
-/// The group of the four kinds.
+/// The API group of the four kinds.
 pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 /// A Role or a ClusterRole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Role {
-    /// Name, namespace, labels and annotations.
+    /// Labels select the role for aggregation.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What it allows. In a role that aggregates this is the last result, kept for readers of the object.
+    /// In an aggregated role these are the last written result, kept for readers of the object; decisions do not use
+    /// them.
     #[serde(default, deserialize_with = "objects")]
     pub rules: Vec<PolicyRule>,
-    /// If set, the role is the union of the ClusterRoles selected. Only in ClusterRoles.
+    /// If set, the role is the union of the selected ClusterRoles. Valid in ClusterRoles only.
     #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
     pub aggregation_rule: Option<AggregationRule>,
 }
 
-/// Which ClusterRoles a ClusterRole is the union of.
+/// Selects the ClusterRoles to aggregate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AggregationRule {
-    /// A role is selected if any of these selects it.
+    /// A role is selected if any of these matches.
     #[serde(default, deserialize_with = "objects", skip_serializing_if = "Vec::is_empty")]
     pub cluster_role_selectors: Vec<LabelSelectorSpec>,
 }
@@ -41,65 +42,65 @@ pub struct AggregationRule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleBinding {
-    /// Name, namespace, labels and annotations; the namespace is empty in a ClusterRoleBinding.
+    /// The namespace is empty in a ClusterRoleBinding.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// Who is granted the role.
+    /// The users, groups and service accounts that get the role.
     #[serde(default, deserialize_with = "objects", skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<Subject>,
-    /// The role granted.
+    /// Immutable once the binding is stored.
     #[serde(default, deserialize_with = "object")]
     pub role_ref: RoleRef,
 }
 
-/// Somebody in a binding.
+/// A user, group or service account in a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
-    /// `User`, `Group` or `ServiceAccount`; others are nobody.
+    /// `User`, `Group` or `ServiceAccount`; other kinds match no user.
     #[serde(default)]
     pub kind: String,
-    /// The group of the kind; plays no part in matching.
+    /// The API group of the kind; not used for matching.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub api_group: String,
-    /// The name.
+    /// Interpreted according to `kind`.
     #[serde(default)]
     pub name: String,
-    /// The namespace of a service account; empty in a RoleBinding means its own.
+    /// The namespace of a service account; if empty, that of the RoleBinding.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub namespace: String,
 }
 
-/// The role a binding grants.
+/// The role that a binding grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleRef {
-    /// Always the group of the four kinds; empty in objects that were never defaulted.
+    /// Always the RBAC group; empty in objects that were never defaulted.
     #[serde(default, deserialize_with = "null_is_default")]
     pub api_group: String,
-    /// `Role`, of the binding's namespace, or `ClusterRole`.
+    /// `Role`, in the binding's namespace, or `ClusterRole`.
     #[serde(default)]
     pub kind: String,
-    /// The name of the role.
+    /// Matched exactly; a missing role grants nothing.
     #[serde(default)]
     pub name: String,
 }
 
-/// Bytes that are not the object they should be.
+/// An RBAC object cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind} {name} cannot be read and grants nothing: {source}")]
 pub struct RbacObjectError {
-    /// The kind it should be.
+    /// The kind that was expected.
     pub kind: super::RbacKind,
-    /// Its name, with the namespace before it if it has one.
+    /// Preceded by the namespace if the object has one.
     pub name: String,
-    /// What is wrong.
+    /// The decoding error.
     #[source]
     pub source: serde_json::Error,
 }
 
 impl Subject {
-    /// Whether this is the user, in a binding of that namespace (empty in a ClusterRoleBinding).
+    /// Reports whether the subject is the user, in a binding of the namespace (empty for a ClusterRoleBinding).
     pub fn matches_user(&self, user: &User, binding_namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => self.name == user.name,
@@ -118,12 +119,12 @@ impl Subject {
 }
 
 impl RoleBinding {
-    /// The first subject that the user is.
+    /// Returns the first subject that matches the user.
     pub fn matching_subject(&self, user: &User) -> Option<&Subject> {
         self.subjects.iter().find(|subject| subject.matches_user(user, &self.metadata.namespace))
     }
 
-    /// What this binding grants to whom, for reasons: `ClusterRoleBinding "a" of ClusterRole "b" to User "c"`.
+    /// Formats the grant for decision reasons: `ClusterRoleBinding "a" of ClusterRole "b" to User "c"`.
     pub(super) fn describe(&self, subject: Option<&Subject>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ObjectMeta { name, namespace, .. } = &self.metadata;
         if namespace.is_empty() {

@@ -1,7 +1,7 @@
-//! The writer's side: the objects as they are now, from which an [`RbacIndex`] is made.
+//! The writer's state: the current RBAC objects, from which an [`RbacIndex`] is built.
 //!
-//! An index shares what did not change with the one before it: a changed binding costs what its own subjects hold, and a
-//! changed role what those hold who are bound to it.
+//! Each index shares unchanged parts with the one before: a changed binding rebuilds the grants of its subjects, a
+//! changed role those of the subjects bound to it.
 
 mod pending_changes;
 
@@ -22,41 +22,41 @@ use super::{PolicyRule, RbacIndex, RbacObjectError, Role, RoleBinding};
 /// The four kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RbacKind {
-    /// Rules of a namespace.
+    /// Rules for one namespace.
     Role,
-    /// Rules of the cluster, or to be bound in any namespace.
+    /// Rules for the cluster, or to be bound in any namespace.
     ClusterRole,
-    /// Grants in one namespace.
+    /// Grants a role in one namespace.
     RoleBinding,
-    /// Grants everywhere.
+    /// Grants a ClusterRole cluster-wide.
     ClusterRoleBinding,
 }
 
-/// Whether a new index is due.
+/// Whether a new index must be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a change is not in effect until an index made after it is published"]
 pub enum PolicyChange {
-    /// Decisions may differ now.
+    /// Decisions may change.
     AffectsDecisions,
-    /// Nothing that decisions depend on has changed.
+    /// No field that decisions depend on has changed.
     NoEffect,
 }
 
-/// Every role and binding there is. Names are keys, so an object put twice replaces itself.
+/// All roles and bindings, and the changes since the last index.
 #[derive(Debug, Default)]
 pub struct RbacPolicy {
     cluster_roles: BTreeMap<Arc<str>, StoredRole>,
     roles: BTreeMap<NamespacedName, StoredRole>,
-    /// Of both kinds: the namespace of a ClusterRoleBinding is empty, so that those come first.
+    /// Both kinds. The namespace of a ClusterRoleBinding is empty, so those sort first.
     bindings: BTreeMap<NamespacedName, Arc<RoleBinding>>,
-    /// Which bindings name a holder.
+    /// The bindings that name each subject.
     bindings_by_subject: HashMap<SubjectKey, BTreeSet<NamespacedName>>,
     pending_changes: PendingChanges,
-    /// What was published last.
+    /// The index built last.
     index: RbacIndex,
 }
 
-/// A role and its rules made ready to be searched.
+/// A role and its indexed rules.
 #[derive(Debug)]
 pub(super) struct StoredRole {
     pub(super) object: Role,
@@ -64,9 +64,10 @@ pub(super) struct StoredRole {
 }
 
 impl RbacPolicy {
-    /// Takes in an object as stored. The namespace is empty for the two cluster-scoped kinds.
+    /// Adds or replaces an object. The namespace is empty for the two cluster-scoped kinds.
     ///
-    /// Bytes that cannot be read take away what the object of that name granted before, since nobody knows what it grants now.
+    /// If the bytes cannot be decoded, the former object of that name is removed, because its current grants are
+    /// unknown.
     pub fn put(
         &mut self,
         kind: RbacKind,
@@ -89,7 +90,7 @@ impl RbacPolicy {
         })
     }
 
-    /// Forgets an object.
+    /// Removes an object; no effect if it is not stored.
     pub fn remove(&mut self, kind: RbacKind, namespace: &str, name: &str) -> PolicyChange {
         let key: NamespacedName = (namespace.into(), name.into());
         let existed = match kind {
@@ -112,7 +113,7 @@ impl RbacPolicy {
         if existed { PolicyChange::AffectsDecisions } else { PolicyChange::NoEffect }
     }
 
-    /// The index of what is granted now.
+    /// Applies the pending changes and returns the new index.
     pub fn build_index(&mut self) -> RbacIndex {
         let changes = std::mem::take(&mut self.pending_changes);
         let mut changed_subjects = changes.subjects;
@@ -148,7 +149,8 @@ impl RbacPolicy {
         self.index.clone()
     }
 
-    /// The ClusterRoles whose `rules` are not the union their aggregation rule asks for, with the rules to write.
+    /// Returns the aggregated ClusterRoles whose stored `rules` differ from the computed union, with the rules to
+    /// write.
     pub fn outdated_aggregates(&self) -> Vec<(Arc<str>, Vec<PolicyRule>)> {
         let aggregated = aggregate_rules(&self.cluster_roles).into_iter().map(|(name, rules)| {
             let rules: Vec<PolicyRule> = rules.iter().map(|rule| PolicyRule::clone(rule)).collect();
@@ -176,7 +178,7 @@ impl RbacPolicy {
     }
 
     fn put_binding(&mut self, key: &NamespacedName, mut binding: RoleBinding) -> PolicyChange {
-        // Reasons and service accounts without a namespace go by these; storage keys are the authority on them.
+        // Decision reasons and service account subjects use these fields; the storage key is authoritative for them.
         key.0.as_ref().clone_into(&mut binding.metadata.namespace);
         key.1.as_ref().clone_into(&mut binding.metadata.name);
         if let Some(before) = self.bindings.get(key).cloned() {
@@ -194,6 +196,7 @@ impl RbacPolicy {
         PolicyChange::AffectsDecisions
     }
 
+    /// Removes a binding from its subjects' lists and marks the subjects as changed.
     fn unlink_binding(&mut self, key: &NamespacedName, binding: &RoleBinding) {
         for subject in SubjectKey::subjects_of(binding) {
             if let Some(bindings) = self.bindings_by_subject.get_mut(&subject) {
@@ -203,7 +206,7 @@ impl RbacPolicy {
         }
     }
 
-    /// Makes anew what one user or group holds.
+    /// Rebuilds the grants of one user or group.
     fn rebuild_subject(&mut self, key: &SubjectKey) {
         let (SubjectKey::User(name) | SubjectKey::Group(name)) = key;
         let entries = match key {
@@ -222,7 +225,7 @@ impl RbacPolicy {
         entries.insert(name.clone(), grants.into());
     }
 
-    /// Resolves aggregation; says whose rules are others now, or there no more.
+    /// Recomputes aggregation and returns the names of ClusterRoles whose rules changed or that were removed.
     fn resolve_cluster_roles(&mut self) -> BTreeSet<Arc<str>> {
         let before = std::mem::take(&mut self.index.roles.cluster);
         let mut current: RulesByName =
@@ -256,6 +259,7 @@ impl StoredRole {
         Self { object, rules }
     }
 
+    /// Reports whether decisions may differ from those with the previous role.
     fn compare_with(&self, before: Option<&Self>) -> PolicyChange {
         let is_same = before.is_some_and(|before| {
             Arc::ptr_eq(&before.rules, &self.rules)
@@ -266,7 +270,7 @@ impl StoredRole {
     }
 }
 
-/// The rules made ready to be searched, or those from before if they are the same.
+/// Returns the previous rule set if its rules are the same, so that pointer comparison detects changes.
 fn reuse_or_build_rules(before: Option<&Arc<RuleSet>>, rules: SharedRules) -> Arc<RuleSet> {
     match before {
         Some(before) if before.rules() == rules => before.clone(),
@@ -275,7 +279,7 @@ fn reuse_or_build_rules(before: Option<&Arc<RuleSet>>, rules: SharedRules) -> Ar
 }
 
 impl RbacKind {
-    /// As in `kind`.
+    /// Returns the `kind` field, such as `ClusterRole`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Role => "Role",
@@ -285,7 +289,7 @@ impl RbacKind {
         }
     }
 
-    /// As in paths.
+    /// Returns the plural resource name, such as `clusterroles`.
     pub fn resource(self) -> &'static str {
         match self {
             Self::Role => "roles",

@@ -1,4 +1,4 @@
-//! One policy rule, and what it matches.
+//! A single policy rule and its matching.
 
 use std::fmt;
 
@@ -6,26 +6,27 @@ use api::quote::QuotedList;
 use api::wire::null_is_default;
 use serde::{Deserialize, Serialize};
 
-/// Stands for every verb, group, resource or path.
+/// Matches every verb, group, resource or path.
 const WILDCARD: &str = "*";
 
-/// What may be done to what: verbs on resources of groups, or verbs on paths.
+/// A policy rule: verbs on resources in API groups, or verbs on non-resource paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyRule {
-    /// The verbs; `*` for all.
+    /// `*` matches all.
     #[serde(default, deserialize_with = "null_is_default")]
     pub verbs: Vec<String>,
-    /// The groups; `*` for all, the empty string for core.
+    /// `*` matches all; the empty string is the core group.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub api_groups: Vec<String>,
-    /// Resources and `resource/subresource` pairs; `*` for all of both, `*/scale` for one subresource of any resource.
+    /// Resources and `resource/subresource` pairs; `*` matches both, `*/scale` matches one subresource of every
+    /// resource.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// The only objects the rule is about; empty for all. A request without a name, such as a list, has none of them.
+    /// Limits the rule to these objects; empty means all. Requests without a name, such as lists, never match a name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
-    /// Paths; a `*` at the end stands for any rest.
+    /// Paths; a trailing `*` matches any suffix.
     #[serde(
         default,
         rename = "nonResourceURLs",
@@ -35,7 +36,7 @@ pub struct PolicyRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// A question in the form rules answer it: resource and subresource already joined.
+/// An authorization query in the form rules are matched against, with resource and subresource joined.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RuleQuery<'a> {
     Resource { verb: &'a str, group: &'a str, combined_resource: &'a str, subresource: &'a str, name: &'a str },
@@ -58,13 +59,12 @@ impl PolicyRule {
         }
     }
 
-    /// Whether no table of exact names can find this rule by its resources.
+    /// Reports whether the rule must be checked for every resource, because an exact-name lookup cannot find it.
     pub(super) fn has_wildcard_resource(&self) -> bool {
         self.resources.iter().any(|resource| resource.starts_with('*'))
     }
 }
 
-/// Whether the list names the value, or everything.
 fn contains_or_wildcard(rule_items: &[String], value: &str) -> bool {
     rule_items.iter().any(|item| item == WILDCARD || item == value)
 }
@@ -75,12 +75,12 @@ fn resource_matches(pattern: &str, combined_resource: &str, subresource: &str) -
         || (!subresource.is_empty() && pattern.strip_prefix("*/").is_some_and(|of_any| of_any == subresource))
 }
 
-/// Whether a path of a rule stands for the path. Stars count only at the end, and several there are as good as one.
+/// Reports whether a rule's path matches. Only trailing stars are wildcards; several equal one.
 pub(super) fn path_matches(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
 
-/// As escalation errors show rules: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get"]}`.
+/// Formats a rule as escalation errors do: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get"]}`.
 impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [

@@ -1,4 +1,4 @@
-//! Whether some rules grant all that others grant: nobody may hand out what they do not have.
+//! Coverage between rule sets: which requested permissions the held rules do not include.
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use super::PolicyRule;
 use super::rule::path_matches;
 
-/// The most single permissions a set of rules may fall into when it is compared. Kubernetes has no limit, but a role of a
-/// few megabytes can name billions.
+/// Limit on the single permissions (group x resource x name x verb) that requested rules may expand to. Kubernetes
+/// has no limit, but a role of a few megabytes can expand to billions.
 const PERMISSIONS_MAX: usize = 100_000;
 
-/// A set of rules names more single permissions than are ever compared.
+/// The rules expand to more than `PERMISSIONS_MAX` permissions.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the rules name more than {PERMISSIONS_MAX} combinations of group, resource, name and verb")]
 pub struct TooManyPermissions;
 
-/// The parts of the wanted rules that no held rule covers, each with one verb of one resource or path.
+/// Returns the requested permissions that no held rule covers, each with one verb on one resource or path.
 pub fn uncovered_permissions<'a>(
     held_rules: &[&PolicyRule],
     requested_rules: impl Iterator<Item = &'a PolicyRule> + Clone,
@@ -28,22 +28,22 @@ pub fn uncovered_permissions<'a>(
     Ok(requested_rules.flat_map(split_into_permissions).filter(is_uncovered).collect())
 }
 
-/// The wanted rules as far as the held ones do not cover them, for completing a role.
+/// Returns the rules to add to a role so that it includes the required ones.
 ///
-/// Roles of ours are short, so the limit on what is compared never applies; if it did, everything would be missing.
+/// If the default rules exceeded `PERMISSIONS_MAX`, which they do not, all required rules would be returned.
 pub fn missing_rules(existing_rules: &[PolicyRule], required_rules: &[PolicyRule]) -> Vec<PolicyRule> {
     let held: Vec<&PolicyRule> = existing_rules.iter().collect();
     uncovered_permissions(&held, required_rules.iter())
         .map_or_else(|TooManyPermissions| required_rules.to_vec(), compact_rules)
 }
 
-/// Parts as an error shows them: one line per resource with all its verbs, sorted.
+/// Formats permissions as escalation errors do: one line per resource with all its verbs, sorted.
 pub(super) fn describe_permissions(permissions: Vec<PolicyRule>) -> Vec<String> {
     let lines: BTreeSet<String> = compact_rules(permissions).iter().map(ToString::to_string).collect();
     lines.into_iter().collect()
 }
 
-/// Joins parts that differ by verb only; those of paths stay apart, as Kubernetes leaves them.
+/// Merges permissions that differ only by verb; path permissions stay separate, as in Kubernetes.
 fn compact_rules(permissions: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut rules: Vec<PolicyRule> = Vec::new();
     let mut position_of = HashMap::new();
@@ -99,7 +99,7 @@ fn split_into_permissions(rule: &PolicyRule) -> Vec<PolicyRule> {
     permissions
 }
 
-/// Whether the rule grants all of the part. A rule for some names never covers a part for all of them.
+/// Reports whether the rule includes the permission. A rule limited to names never covers a permission on all objects.
 fn rule_covers(rule: &PolicyRule, permission: &PolicyRule) -> bool {
     let all_in = |rule_items: &[String], permission_items: &[String]| {
         permission_items.iter().all(|item| rule_items.contains(item)) || rule_items.iter().any(|item| item == "*")

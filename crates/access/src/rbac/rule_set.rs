@@ -1,4 +1,4 @@
-//! Rules and lists of rules that can be searched by resource.
+//! Rule sets, indexed by resource and filtered by a 64-bit Bloom filter.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use foldhash::HashMap;
 use super::PolicyRule;
 use super::rule::RuleQuery;
 
-/// Fewer items than this are looked through one by one, which costs less than a hash of the resource's name.
+/// Below this size a linear scan is cheaper than hashing the resource name.
 const LOOKUP_ITEMS_MIN: usize = 16;
 
-/// The rules of one role, shared by all who are granted it.
+/// The rules of one role, shared by all subjects it is granted to.
 #[derive(Debug, Default)]
 pub(super) struct RuleSet {
     rules: Box<[Arc<PolicyRule>]>,
@@ -18,11 +18,11 @@ pub(super) struct RuleSet {
     bloom_filter: RuleBloomFilter,
 }
 
-/// What rules are about, as a few bits: most that cannot answer a question are passed over without a look at them.
+/// A 64-bit Bloom filter over the resources that rules name, to skip rules that cannot match a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RuleBloomFilter(u64);
 
-/// Which of many numbered items can answer a question.
+/// Maps a resource name to the numbered items that may match it.
 #[derive(Debug, Default)]
 pub(super) struct RuleLookup {
     by_resource: HashMap<Box<str>, Vec<u32>>,
@@ -57,9 +57,9 @@ impl RuleSet {
 }
 
 impl RuleBloomFilter {
-    /// Of rules about paths; resources have the other bits.
+    /// Set for rules with non-resource paths; resources use the other 63 bits.
     const PATHS_BIT: u64 = 1;
-    /// Of rules about resources that no exact name can stand for.
+    /// Set for rules with wildcard resources, which match any name.
     const ALL_RESOURCE_BITS: u64 = !Self::PATHS_BIT;
 
     fn for_rule(rule: &PolicyRule) -> Self {
@@ -71,7 +71,7 @@ impl RuleBloomFilter {
         Self(paths | resources)
     }
 
-    /// What rules must have to answer a question.
+    /// Returns the bits of which a matching rule has at least one.
     pub(super) fn for_query(query: &RuleQuery<'_>) -> Self {
         match query {
             RuleQuery::Resource { combined_resource: combined, .. } => Self(resource_bit(combined)),
@@ -79,18 +79,17 @@ impl RuleBloomFilter {
         }
     }
 
-    /// Both together.
     pub(super) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether rules with this sieve may answer the question that the other is of.
+    /// Returns false only if no rule in this filter can match the query.
     pub(super) fn may_match(self, query: Self) -> bool {
         self.0 & query.0 != 0
     }
 }
 
-/// One of the 63 bits of resources, by FNV-1a: the names are short, and the same name must always have the same bit.
+/// Maps a resource name to one of 63 bits by FNV-1a: fast for short names, and the same in every process.
 fn resource_bit(resource: &str) -> u64 {
     let hash = resource
         .bytes()
@@ -99,14 +98,14 @@ fn resource_bit(resource: &str) -> u64 {
 }
 
 impl RuleLookup {
-    /// A table over so many items, each with the rules given; `None` if there are too few to be worth it.
+    /// Indexes `items` numbered entries with the rules given for each; `None` below `LOOKUP_ITEMS_MIN`.
     pub(super) fn build_if_large<'a>(items: usize, rules_of: impl Fn(usize) -> &'a [Arc<PolicyRule>]) -> Option<Self> {
         if items < LOOKUP_ITEMS_MIN {
             return None;
         }
         let mut lookup = Self::default();
         for item in 0..items {
-            let number = u32::try_from(item).expect("no subject has billions of roles");
+            let number = u32::try_from(item).expect("fewer than 2^32 roles per subject");
             for rule in rules_of(item) {
                 lookup.add_rule(number, rule);
             }
@@ -131,6 +130,7 @@ impl RuleLookup {
         }
     }
 
+    /// Returns the items that may match the query; the caller still checks their rules.
     pub(super) fn candidates(&self, query: &RuleQuery<'_>) -> impl Iterator<Item = usize> {
         let (first, second): (&[u32], &[u32]) = match query {
             RuleQuery::Resource { combined_resource: combined, .. } => {

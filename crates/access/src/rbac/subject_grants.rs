@@ -1,4 +1,4 @@
-//! What one user or group holds: the roles that bindings grant to it.
+//! The roles that bindings grant to one user or group.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use super::rule::RuleQuery;
 use super::rule_set::{RuleBloomFilter, RuleLookup, RuleSet};
 use super::{RoleBinding, RoleRef, UnresolvedRole};
 
-/// Rule sets that are remembered as searched, so that the many groups of one user do not search the same role again.
+/// Limit on rule sets remembered as already checked, so that a user's groups do not check the same role twice.
 const SEARCHED_RULE_SETS_MAX: usize = 32;
 
-/// The rule sets that were searched for one question, by address.
+/// The rule sets already checked for one query, by address.
 pub(super) type SearchedRuleSets = SmallVec<[*const RuleSet; SEARCHED_RULE_SETS_MAX]>;
 
-/// A user or group that bindings name.
+/// The grants of one user or group.
 #[derive(Debug, Default)]
 pub(super) struct SubjectGrants {
     pub(super) cluster_wide: ScopeGrants,
     pub(super) by_namespace: HashMap<Arc<str>, ScopeGrants>,
 }
 
-/// The roles granted to one holder in one scope; of several bindings to one role, the first by name.
+/// The roles granted to one subject in one scope. If several bindings grant a role, the first by name is kept.
 #[derive(Debug, Default)]
 pub(super) struct ScopeGrants {
     roles: Vec<GrantedRole>,
@@ -39,7 +39,7 @@ struct GrantedRole {
 }
 
 impl SubjectGrants {
-    /// What these bindings grant, given in the order of their names.
+    /// Collects the grants of the bindings, which must be sorted by name.
     pub(super) fn from_bindings<'a>(
         bindings: impl Iterator<Item = &'a Arc<RoleBinding>>,
         rules_of: impl Fn(&RoleRef, &str) -> Option<Arc<RuleSet>>,
@@ -61,7 +61,7 @@ impl SubjectGrants {
         subject_grants
     }
 
-    /// Of all that it holds, wherever.
+    /// Returns the union of the filters of all scopes.
     pub(super) fn bloom_filter(&self) -> RuleBloomFilter {
         self.by_namespace
             .values()
@@ -70,6 +70,7 @@ impl SubjectGrants {
 }
 
 impl ScopeGrants {
+    /// Returns the first binding that grants the query, skipping rule sets that were already checked for it.
     pub(super) fn find_binding(
         &self,
         query: &RuleQuery<'_>,
@@ -113,7 +114,7 @@ impl ScopeGrants {
         }
     }
 
-    /// Drops bindings to a role that an earlier one grants, and makes long lists searchable.
+    /// Drops bindings to a role that an earlier binding grants, and indexes long lists.
     fn dedup_and_index(&mut self) {
         if self.roles.len() > 1 {
             let mut seen = HashSet::new();

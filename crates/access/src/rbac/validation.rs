@@ -1,4 +1,4 @@
-//! What a role or binding must look like to be stored, its metadata aside: Kubernetes' rules in Kubernetes' words.
+//! Validation and defaulting of RBAC objects (metadata excepted), with Kubernetes' rules and messages.
 
 use api::wire::read;
 use api::{FieldError, validation};
@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::{LabelSelectorSpec, PolicyRule, RBAC_GROUP, RbacKind, RbacObjectError, Role, RoleBinding, Subject};
 
-/// What is wrong with an object that is about to be stored. That a binding keeps its role is said with what else updates may
-/// not change, which depends on the release.
+/// Validates a role or binding before it is stored. The immutability of `roleRef` is checked with the other immutable
+/// fields, because it depends on the release.
 pub fn validate_object(kind: RbacKind, name: &str, object: &[u8]) -> Result<Vec<FieldError>, RbacObjectError> {
     let unreadable = |source| RbacObjectError { kind, name: name.to_owned(), source };
     match kind {
@@ -18,7 +18,7 @@ pub fn validate_object(kind: RbacKind, name: &str, object: &[u8]) -> Result<Vec<
     }
 }
 
-/// Fills in the groups that clients leave out.
+/// Sets the `apiGroup` of subjects and of `roleRef` where the client omitted it.
 pub fn set_defaults(kind: RbacKind, object: &mut Map<String, Value>) {
     if matches!(kind, RbacKind::Role | RbacKind::ClusterRole) {
         return;

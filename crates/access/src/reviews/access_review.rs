@@ -1,4 +1,4 @@
-//! SubjectAccessReview, LocalSubjectAccessReview and SelfSubjectAccessReview: may somebody do something?
+//! SubjectAccessReview, LocalSubjectAccessReview and SelfSubjectAccessReview: may a user perform an action?
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{AUTHORIZATION_GROUP, AuthorizerSnapshot, ReviewError, decode_review,
 use crate::attributes::{Attributes, ResourceAttributes};
 use crate::user::User;
 
-/// May the user of the review do what it says?
+/// Evaluates a SubjectAccessReview for the user named in its spec.
 pub fn subject_access_review(body: &[u8], authorizer: AuthorizerSnapshot<'_>) -> Result<Vec<u8>, ReviewError> {
     let kind = "SubjectAccessReview";
     let review: AccessReview<SubjectAccessReviewSpec> = decode_review(kind, body)?;
@@ -22,7 +22,7 @@ pub fn subject_access_review(body: &[u8], authorizer: AuthorizerSnapshot<'_>) ->
     Ok(respond(kind, &review, authorizer, &review.spec.to_user()))
 }
 
-/// May the user of the review do what it says, in the namespace of the request?
+/// Evaluates a LocalSubjectAccessReview, whose namespaces must equal that of the request.
 pub fn local_subject_access_review(
     body: &[u8],
     namespace: &str,
@@ -51,7 +51,7 @@ pub fn local_subject_access_review(
     Ok(respond(kind, &review, authorizer, &review.spec.to_user()))
 }
 
-/// May the one who asks do what the review says?
+/// Evaluates a SelfSubjectAccessReview for the calling user.
 pub fn self_subject_access_review(
     body: &[u8],
     authorizer: AuthorizerSnapshot<'_>,
@@ -74,7 +74,7 @@ struct AccessReview<Spec: Default> {
     spec: Spec,
 }
 
-/// Metadata that should not be there, as it came.
+/// The metadata of the request, which must be empty except for `managedFields` and permitted fields.
 #[derive(Default, Deserialize)]
 struct ReviewMetadata(Map<String, Value>);
 
@@ -92,7 +92,7 @@ struct SubjectAccessReviewSpec {
     uid: String,
 }
 
-/// Exactly one of the two.
+/// The two alternatives of a review's spec; exactly one must be set.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RequestedAccess {
@@ -140,7 +140,7 @@ struct AccessReviewResponse<'a, Spec> {
     status: AccessReviewStatus,
 }
 
-/// `denied` is never set: nothing here forbids what something else allows.
+/// `denied` is never set, because no authorization mode denies explicitly.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AccessReviewStatus {
@@ -196,7 +196,7 @@ impl SubjectAccessReviewSpec {
         errors
     }
 
-    /// The groups are taken as they are: nobody is added to `system:authenticated`.
+    /// Uses the groups as given, without adding `system:authenticated`.
     fn to_user(&self) -> User {
         let Self { user, groups, extra, uid, .. } = self;
         User { name: user.clone(), uid: uid.clone(), groups: groups.clone(), extra: extra.clone() }
@@ -243,7 +243,7 @@ impl RequestedAccess {
         Attributes::for_path(user, verb, path)
     }
 
-    /// Selectors do not narrow what rules grant, so one that cannot be read changes nothing; but it is told.
+    /// Describes selectors that cannot be parsed. RBAC ignores selectors, so the decision does not change.
     fn evaluation_error(&self) -> String {
         let Some(resource) = &self.resource_attributes else { return String::new() };
         let field = resource.field_selector.as_ref().and_then(SelectorAttributes::ignored_field_terms);
@@ -256,6 +256,7 @@ impl RequestedAccess {
     }
 }
 
+/// Decides the requested access for the user and encodes the response.
 fn respond<Spec: HasRequestedAccess + Default + Serialize>(
     kind: &str,
     review: &AccessReview<Spec>,
@@ -280,5 +281,5 @@ fn ensure_valid(kind: &'static str, errors: Vec<FieldError>) -> Result<(), Revie
 }
 
 fn to_value(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).expect("attributes are plain data")
+    serde_json::to_value(value).expect("attributes serialize to JSON")
 }

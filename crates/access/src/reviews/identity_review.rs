@@ -1,4 +1,4 @@
-//! TokenReview and SelfSubjectReview: whose token is this, and who am I?
+//! TokenReview and SelfSubjectReview: which user does a token, or the caller, authenticate as?
 
 use api::time::Time;
 use api::wire::{null_is_default, object};
@@ -10,7 +10,7 @@ use crate::authentication::{AuthenticationError, TokenAuthenticator};
 use crate::tokens::BoundObjects;
 use crate::user::{User, UserInfo};
 
-/// Whose token the review holds, for the audiences it names or else for this server.
+/// Authenticates the token in a TokenReview, for the audiences it names or else for this server's.
 pub fn token_review(
     body: &[u8],
     token_authenticator: &TokenAuthenticator,
@@ -44,7 +44,7 @@ pub fn token_review(
     ))
 }
 
-/// Who the one who asks is. This is what `kubectl auth whoami` shows.
+/// Returns the calling user as a SelfSubjectReview, which `kubectl auth whoami` shows.
 pub fn self_subject_review(user: &User, now: Timestamp) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

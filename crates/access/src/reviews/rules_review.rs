@@ -1,4 +1,4 @@
-//! SelfSubjectRulesReview: what may I do? This is what `kubectl auth can-i --list` shows.
+//! SelfSubjectRulesReview: the caller's permissions, which `kubectl auth can-i --list` shows.
 
 use api::wire::{null_is_default, object};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::authorization::{AuthorizationMode, aggregate_messages};
 use crate::rbac::PolicyRule;
 use crate::user::{NODES_GROUP, User};
 
-/// The rules that apply to the one who asks, in the namespace of the review.
+/// Returns the rules that apply to the calling user in the namespace of the review.
 pub fn self_subject_rules_review(
     body: &[u8],
     authorizer: AuthorizerSnapshot<'_>,
@@ -65,7 +65,7 @@ struct RulesReviewSpec {
     namespace: String,
 }
 
-/// Kubernetes answers without the spec of the request.
+/// The response's spec is empty, as in Kubernetes.
 #[derive(Serialize)]
 struct RulesReviewResponse<'a> {
     metadata: EmptyObject,
@@ -123,7 +123,7 @@ impl<'a> ReviewRule<'a> {
         !self.non_resource_urls.is_empty()
     }
 
-    /// A rule may be about both, and is then shown as two; one about neither is not shown.
+    /// Splits a rule that lists both resources and paths into two; drops a rule that lists neither.
     fn split_resources_and_paths(self) -> impl Iterator<Item = Self> + use<'a> {
         let none = Vec::new();
         let of_paths = Self {

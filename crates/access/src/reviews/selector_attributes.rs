@@ -1,4 +1,5 @@
-//! The selectors that a question about access may carry. RBAC does not look at them; they are checked and told about.
+//! The selectors in a review's resource attributes. RBAC ignores them; they are validated, and parse errors are
+//! reported.
 
 use api::FieldError;
 use api::selector::{FieldSelector, LabelOperator, LabelRequirement, LabelSelector};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rbac::LabelSelectorRequirement;
 
-/// A selector as text or as requirements.
+/// A selector, as text or as requirements.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SelectorAttributes {
@@ -18,7 +19,7 @@ pub(super) struct SelectorAttributes {
     requirements: Vec<LabelSelectorRequirement>,
 }
 
-/// How much of a selector was not understood.
+/// How much of a selector cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IgnoredExtent {
     Entirely,
@@ -67,6 +68,7 @@ impl SelectorAttributes {
         })
     }
 
+    /// Returns how much of the field selector cannot be parsed; `None` if all of it can.
     pub(super) fn ignored_field_terms(&self) -> Option<IgnoredExtent> {
         if !self.requirements.is_empty() {
             let is_understood = |requirement: &&LabelSelectorRequirement| {
@@ -80,6 +82,7 @@ impl SelectorAttributes {
         FieldSelector::parse(&self.raw_selector).is_err().then_some(IgnoredExtent::Entirely)
     }
 
+    /// Returns how much of the label selector cannot be parsed; `None` if all of it can.
     pub(super) fn ignored_label_terms(&self) -> Option<IgnoredExtent> {
         if !self.requirements.is_empty() {
             let is_understood = |requirement: &&LabelSelectorRequirement| {
@@ -127,7 +130,7 @@ impl SelectorAttributes {
     }
 }
 
-/// Operators that we do not know are let through: they are asked by clients of a newer release.
+/// Validates the values of known operators. Unknown operators are accepted: clients of a newer release may send them.
 fn operator_error(requirement: &LabelSelectorRequirement, values: &str) -> Option<FieldError> {
     match (requirement.operator.as_str(), requirement.values.is_empty()) {
         ("In" | "NotIn", true) => {

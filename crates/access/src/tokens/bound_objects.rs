@@ -1,4 +1,4 @@
-//! What tokens need to know of other objects: whether they still exist.
+//! Access to the objects that tokens are bound to, to check that they still exist.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use serde::Deserialize;
 pub enum BoundObjectKind {
     /// The account itself.
     ServiceAccount,
-    /// A pod of its namespace.
+    /// A pod in the account's namespace.
     Pod,
-    /// A secret of its namespace.
+    /// A secret in the account's namespace.
     Secret,
-    /// A node; it has no namespace.
+    /// A node, which has no namespace.
     Node,
 }
 
-/// The objects as they are now, as far as this server has seen. Every use of a token asks again, so that a token dies with
-/// its account as soon as the deletion is seen here.
+/// The current objects, as this server's caches have them. Every use of a token checks them, so a token becomes
+/// invalid as soon as the deletion of its account is observed.
 pub trait BoundObjects {
-    /// The object as JSON; `None` if there is none. The namespace is empty for nodes.
+    /// Returns the object as JSON; `None` if it does not exist. The namespace is empty for nodes.
     fn get_json(&self, kind: BoundObjectKind, namespace: &str, name: &str) -> Option<Cow<'_, [u8]>>;
 
-    /// What of the object says that it is still the same. Worth its own implementation where metadata is at hand.
+    /// Returns uid and deletion time. Implementations with decoded metadata at hand should override this.
     fn get_state(&self, kind: BoundObjectKind, namespace: &str, name: &str) -> Option<BoundObjectState> {
         let json = self.get_json(kind, namespace, name)?;
         let object: WireBoundObject = read(&json).ok()?;
@@ -34,12 +34,12 @@ pub trait BoundObjects {
     }
 }
 
-/// The identity and life of an object.
+/// The part of a bound object that decides whether a token is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundObjectState {
-    /// Its uid: another one means another object of the same name.
+    /// Differs if the object was deleted and recreated under the same name.
     pub uid: String,
-    /// When it is to be gone, if it is being deleted.
+    /// The deletion timestamp; `None` unless the object is being deleted.
     pub deletion_time: Option<Timestamp>,
 }
 
@@ -59,7 +59,7 @@ struct WireBoundObjectMetadata {
 }
 
 impl BoundObjectKind {
-    /// As in paths.
+    /// Returns the plural resource name.
     pub fn resource(self) -> &'static str {
         match self {
             Self::ServiceAccount => "serviceaccounts",

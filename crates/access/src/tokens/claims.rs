@@ -1,4 +1,4 @@
-//! What a service account's token claims.
+//! The claims of service account tokens.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::user::{CREDENTIAL_ID_KEY, NODE_NAME_KEY, NODE_UID_KEY, POD_NAME_KEY, POD_UID_KEY, User};
 
-/// The claims of a token made by `serviceaccounts/token`.
+/// The claims of a token issued by `serviceaccounts/token`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claims {
-    /// Who made it.
+    /// The URL of the issuer.
     #[serde(default, rename = "iss")]
     pub issuer: String,
     /// The user name of the service account.
     #[serde(default, rename = "sub")]
     pub subject: String,
-    /// Whom it is meant for. Empty in legacy tokens, which are for API servers.
+    /// The audiences; empty in legacy tokens, which are for API servers.
     #[serde(default, rename = "aud", deserialize_with = "string_or_list", skip_serializing_if = "Vec::is_empty")]
     pub audiences: Vec<String>,
-    /// When it ends, in seconds since 1970.
+    /// Expiration, in Unix seconds.
     #[serde(
         default,
         rename = "exp",
@@ -28,7 +28,7 @@ pub struct Claims {
         skip_serializing_if = "Option::is_none"
     )]
     pub expires_at: Option<i64>,
-    /// When it begins.
+    /// Start of validity, in Unix seconds.
     #[serde(
         default,
         rename = "nbf",
@@ -36,7 +36,7 @@ pub struct Claims {
         skip_serializing_if = "Option::is_none"
     )]
     pub not_before: Option<i64>,
-    /// When it was made.
+    /// Time of issue, in Unix seconds.
     #[serde(
         default,
         rename = "iat",
@@ -44,33 +44,33 @@ pub struct Claims {
         skip_serializing_if = "Option::is_none"
     )]
     pub issued_at: Option<i64>,
-    /// Its own id.
+    /// The token's unique id.
     #[serde(default, rename = "jti", deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// What Kubernetes adds.
+    /// The claims under `kubernetes.io`.
     #[serde(default, rename = "kubernetes.io", deserialize_with = "object")]
     pub kubernetes: KubernetesClaims,
 }
 
-/// The account and what the token is bound to: it dies with any of them.
+/// The service account and the objects that the token is bound to: deleting any of them invalidates the token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KubernetesClaims {
-    /// The namespace of the account, and of pod and secret.
+    /// The namespace of account, pod and secret.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The account.
+    /// The account that the token authenticates.
     #[serde(default, rename = "serviceaccount", deserialize_with = "object")]
     pub service_account: ClaimedObject,
-    /// The pod it is bound to.
+    /// The pod the token is bound to.
     #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
     pub pod: Option<ClaimedObject>,
-    /// The secret it is bound to.
+    /// The secret the token is bound to.
     #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
     pub secret: Option<ClaimedObject>,
-    /// The node it is bound to, or on which the pod runs that it is bound to.
+    /// The node the token is bound to, or the node of its pod.
     #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
     pub node: Option<ClaimedObject>,
-    /// After this instant its use is noted, since its holder should have fetched a new one.
+    /// Use after this time, in Unix seconds, is annotated in the audit log: the client should have fetched a new token.
     #[serde(
         default,
         rename = "warnafter",
@@ -78,23 +78,23 @@ pub struct KubernetesClaims {
         skip_serializing_if = "Option::is_none"
     )]
     pub warn_after: Option<i64>,
-    /// Bindings to webhook configurations, which no token of ours has: a token with one is refused.
+    /// Any other claims. Tokens bound to webhook configurations, which this server never issues, are rejected.
     #[serde(flatten)]
     pub other_claims: BTreeMap<String, serde_json::Value>,
 }
 
-/// One object that was there when the token was made.
+/// An object that existed when the token was issued.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimedObject {
-    /// Its name.
+    /// The object's name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its uid.
+    /// Detects a recreated object of the same name.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
-/// The claims of a token from a secret, as Kubernetes made them before 1.24.
+/// The claims of a secret-based token, as Kubernetes issued them before 1.24.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct LegacyClaims {
     #[serde(default, rename = "sub")]
@@ -109,25 +109,25 @@ pub(super) struct LegacyClaims {
     pub(super) namespace: String,
 }
 
-/// How far the clocks of those who make and check tokens may differ; Kubernetes' value.
+/// Tolerated clock difference between issuer and verifier; Kubernetes' value.
 pub(super) const LEEWAY_SECONDS: i64 = 60;
 
-/// A token outside of its time.
+/// A token is used outside its validity period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenTimeError {
-    /// Its time is over.
+    /// `exp` has passed.
     #[error("service account token has expired")]
     Expired,
-    /// Its time has not come.
+    /// `nbf` is in the future.
     #[error("service account token is not valid yet")]
     NotYetValid,
-    /// It claims to be made later than now.
+    /// `iat` is in the future.
     #[error("service account token is issued in the future")]
     IssuedInFuture,
 }
 
 impl Claims {
-    /// Whether the token may be used at this instant.
+    /// Checks `nbf`, `exp` and `iat`, with a tolerance of `LEEWAY_SECONDS`.
     pub fn check_time(&self, now: Timestamp) -> Result<(), TokenTimeError> {
         let now = now.as_second();
         let is_later =
@@ -141,7 +141,7 @@ impl Claims {
         if is_later(self.issued_at) { Err(TokenTimeError::IssuedInFuture) } else { Ok(()) }
     }
 
-    /// The user of the token.
+    /// Returns the user, with pod, node and token id as extra values.
     pub fn user(&self) -> User {
         let KubernetesClaims { namespace, service_account: account, pod, node, .. } = &self.kubernetes;
         let mut user = User::service_account(namespace, &account.name, &account.uid);
@@ -163,7 +163,7 @@ impl Claims {
     }
 }
 
-/// An audience may be one string or a list.
+/// Deserializes `aud`, which may be a string or a list.
 fn string_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -178,9 +178,9 @@ fn string_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Stri
     })
 }
 
-/// A date in seconds, which may have a fraction; the fraction is dropped.
+/// Deserializes Unix seconds; drops a fraction.
 fn deserialize_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     let number = Option::<serde_json::Number>::deserialize(deserializer)?;
-    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and no clock goes that far")]
+    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates at times far beyond any clock")]
     Ok(number.and_then(|number| number.as_i64().or_else(|| number.as_f64().map(|seconds| seconds as i64))))
 }

@@ -1,24 +1,24 @@
-//! Comma-separated values as Go's `encoding/csv` reads them: fields may stand in quotes, a quote in them is doubled, and a
-//! quoted field may hold line breaks. Empty lines are skipped.
+//! A CSV parser compatible with Go's `encoding/csv`: fields may be quoted, quotes inside are doubled, and quoted
+//! fields may contain line breaks. Empty lines are skipped.
 
-/// A record that breaks the rules.
+/// A malformed record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct CsvError {
-    /// The line, counted from 1.
+    /// Counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// A description of the mistake.
     pub message: &'static str,
 }
 
-/// A record and the line it begins on.
+/// A record and the line it starts on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CsvRecord {
     pub(super) line: usize,
     pub(super) fields: Vec<String>,
 }
 
-/// Reads all records.
+/// Parses all records.
 pub(super) fn parse_records(text: &str) -> Result<Vec<CsvRecord>, CsvError> {
     let mut reader = CsvReader { remaining: text, line: 1 };
     let mut records = Vec::new();
@@ -60,7 +60,7 @@ impl<'a> CsvReader<'a> {
 
     fn read_bare_field(&mut self) -> Result<String, CsvError> {
         let end = self.remaining.find([',', '\n']).unwrap_or(self.remaining.len());
-        // A carriage return belongs to the line's end only directly before it.
+        // A carriage return is part of the line end only if it directly precedes the newline.
         let end = if self.remaining[end..].starts_with('\n') {
             self.remaining[..end].strip_suffix('\r').map_or(end, str::len)
         } else {
@@ -68,7 +68,7 @@ impl<'a> CsvReader<'a> {
         };
         let (field, rest) = self.remaining.split_at(end);
         if field.contains('"') {
-            return Err(self.error_at_line("a quote stands in a field that does not begin with one"));
+            return Err(self.error_at_line("quote in an unquoted field"));
         }
         self.remaining = rest;
         Ok(field.to_owned())
@@ -80,7 +80,7 @@ impl<'a> CsvReader<'a> {
         let mut rest = &self.remaining[1..];
         loop {
             let Some((part, after)) = rest.split_once('"') else {
-                return Err(CsvError { line: start_line, message: "a quoted field does not end" });
+                return Err(CsvError { line: start_line, message: "quoted field without a closing quote" });
             };
             field.push_str(part);
             self.line += part.matches('\n').count();
@@ -97,7 +97,7 @@ impl<'a> CsvReader<'a> {
         }
         let ends_well =
             self.remaining.is_empty() || self.remaining.starts_with(',') || strip_line_end(self.remaining).is_some();
-        if ends_well { Ok(field) } else { Err(self.error_at_line("text follows the closing quote of a field")) }
+        if ends_well { Ok(field) } else { Err(self.error_at_line("text after the closing quote of a field")) }
     }
 
     fn advance_line(&mut self, rest: &'a str) {
@@ -146,10 +146,10 @@ mod tests {
     #[test]
     fn parse_records_error_names_line() {
         for (text, expected) in [
-            ("a\nb\"c", "line 2: a quote stands in a field that does not begin with one"),
-            ("a\n\n\"b\nc", "line 3: a quoted field does not end"),
-            ("\"a\nb\"c", "line 2: text follows the closing quote of a field"),
-            ("\"", "line 1: a quoted field does not end"),
+            ("a\nb\"c", "line 2: quote in an unquoted field"),
+            ("a\n\n\"b\nc", "line 3: quoted field without a closing quote"),
+            ("\"a\nb\"c", "line 2: text after the closing quote of a field"),
+            ("\"", "line 1: quoted field without a closing quote"),
         ] {
             assert_eq!(parse_records(text).unwrap_err().to_string(), expected);
         }

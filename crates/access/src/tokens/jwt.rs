@@ -1,4 +1,4 @@
-//! JSON web tokens in their compact form: header, payload and signature in base64url, joined by dots.
+//! JSON Web Tokens in compact form: header, payload and signature, base64url-encoded and joined by dots.
 
 use api::wire::{null_is_default, read};
 use aws_lc_rs::error::Unspecified;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use super::key::SigningKey;
 
-/// A token taken apart, not yet verified: nothing in it may be believed.
+/// A decoded token whose signature is not verified: none of its fields can be trusted.
 #[derive(Debug)]
 pub(super) struct ParsedJwt<'a> {
-    /// The algorithm it claims to be signed with.
+    /// The `alg` header.
     pub(super) algorithm: String,
-    /// The id of the key it claims to be signed with; may be empty.
+    /// The `kid` header; may be empty.
     pub(super) key_id: String,
     /// The claims, as JSON.
     pub(super) payload: Vec<u8>,
-    /// What the signature is over.
+    /// The bytes that the signature covers.
     pub(super) signing_input: &'a [u8],
     pub(super) signature: Vec<u8>,
 }
@@ -36,13 +36,13 @@ struct JwtCriticalHeader {
     crit: Option<serde_json::Value>,
 }
 
-/// Takes a token apart. `None` if it is no signed token.
+/// Decodes a token; `None` if it is not a signed JWT.
 pub(super) fn parse(token: &str) -> Option<ParsedJwt<'_>> {
     let (message, signature) = token.rsplit_once('.')?;
     let (header, payload) = message.split_once('.')?;
     let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
     let (header, payload, signature) = (decode(header)?, decode(payload)?, decode(signature)?);
-    // An extension that must be understood is one we do not understand.
+    // `crit` lists extensions that must be understood; this parser understands none.
     if read::<JwtCriticalHeader>(&header).ok()?.crit.is_some() {
         return None;
     }
@@ -50,7 +50,7 @@ pub(super) fn parse(token: &str) -> Option<ParsedJwt<'_>> {
     Some(ParsedJwt { algorithm: alg, key_id: kid, payload, signing_input: message.as_bytes(), signature })
 }
 
-/// Signs claims. Fields are sorted, as Kubernetes' are.
+/// Signs claims. Fields are sorted, as in Kubernetes' tokens.
 pub(super) fn sign(key: &SigningKey, claims: &serde_json::Value) -> Result<String, Unspecified> {
     let header = JwtHeader { alg: key.public().algorithm().name().to_owned(), kid: key.public().id().to_owned() };
     let encode = |json: &[u8]| URL_SAFE_NO_PAD.encode(json);

@@ -1,4 +1,4 @@
-//! The keys that sign and verify tokens: RSA and the three NIST curves, as kube-apiserver takes them.
+//! Keys that sign and verify tokens: RSA and ECDSA on three NIST curves, as in kube-apiserver.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use x509_parser::pem::Pem;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// How a key signs; each key has exactly one way, whatever a token says.
+/// A signature algorithm. It is determined by the key, never by the token's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
     /// ECDSA on P-256.
@@ -27,13 +27,13 @@ pub enum Algorithm {
     Rs256,
 }
 
-/// A private key.
+/// A private key with its public half.
 pub struct SigningKey {
     key_pair: PrivateKeyPair,
     public: VerifyingKey,
 }
 
-/// A public key with the id that tokens name it by.
+/// A public key and its key id.
 #[derive(Clone)]
 pub struct VerifyingKey {
     algorithm: Algorithm,
@@ -42,7 +42,7 @@ pub struct VerifyingKey {
     key: ParsedPublicKey,
 }
 
-/// A public key as `/openid/v1/jwks` shows it, in Kubernetes' order of fields.
+/// A JSON Web Key as `/openid/v1/jwks` serves it, with fields in Kubernetes' order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Jwk {
     #[serde(rename = "use")]
@@ -65,16 +65,16 @@ pub struct Jwk {
 /// A key file cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is no key in it that tokens are signed with.
+    /// The file contains no private key that can sign tokens.
     #[error("no RSA or ECDSA private key in PEM was found")]
     NoPrivateKey,
-    /// There is no key in it that tokens are verified with.
+    /// The file contains no key that can verify tokens.
     #[error("no RSA or ECDSA key in PEM was found")]
     NoKey,
-    /// A key is there, and it is of a kind or size that tokens are not signed with.
+    /// The file contains a key of an unsupported type or size.
     #[error("the {label} is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521")]
     Unsupported {
-        /// The label of its PEM block.
+        /// The label of the key's PEM block.
         label: String,
     },
 }
@@ -90,16 +90,16 @@ const CURVES: [(Algorithm, &EcdsaSigningAlgorithm); 3] = [
     (Algorithm::Es512, &signature::ECDSA_P521_SHA512_FIXED_SIGNING),
 ];
 
-/// The PEM blocks of a text, which may be indented. Blocks that are not base64 are skipped.
+/// Returns the PEM blocks of a text, which may be indented; skips blocks that are not base64.
 ///
-/// rustls' reader knows a fixed set of labels; this one keeps the label of every block, for the error that names it.
+/// rustls' PEM reader knows a fixed set of labels; this one keeps every label, so that errors can name it.
 pub(super) fn blocks(text: &str) -> Vec<Pem> {
     let text: String = text.lines().flat_map(|line| [line.trim(), "\n"]).collect();
     Pem::iter_from_buffer(text.as_bytes()).filter_map(Result::ok).collect()
 }
 
 impl SigningKey {
-    /// Reads the first private key of a PEM file: PKCS #8, PKCS #1 or SEC 1.
+    /// Reads the first private key of a PEM file, in PKCS #8, PKCS #1 or SEC 1.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
         let is_private = |block: &Pem| block.label.ends_with("PRIVATE KEY");
         let block = blocks(text).into_iter().find(is_private).ok_or(KeyError::NoPrivateKey)?;
@@ -120,7 +120,7 @@ impl SigningKey {
         })
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub fn public(&self) -> &VerifyingKey {
         &self.public
     }
@@ -153,17 +153,17 @@ impl VerifyingKey {
         if keys.is_empty() { Err(KeyError::NoKey) } else { Ok(keys) }
     }
 
-    /// The key's id: the digest of its public half, as Kubernetes makes it.
+    /// Returns the key id: the base64url SHA-256 of the public key, as in Kubernetes.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How the key signs.
+    /// Returns the only algorithm this key accepts.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The key as relying parties read it.
+    /// Returns the key for the JWKS document.
     pub fn jwk(&self) -> &Jwk {
         &self.jwk
     }
@@ -200,7 +200,7 @@ impl Jwk {
                 Some(Self { n: unsigned(key.modulus), e: unsigned(key.exponent), ..jwk })
             }
             PublicKey::EC(point) => {
-                // An uncompressed point: 4, then both coordinates.
+                // An uncompressed point: the byte 4, then both coordinates.
                 let (x, y) = point.data().strip_prefix(&[4]).map(|point| point.split_at(point.len() / 2))?;
                 Some(Self { kty: "EC", crv: algorithm.curve(), x: encode(x), y: encode(y), ..jwk })
             }
@@ -210,7 +210,7 @@ impl Jwk {
 }
 
 impl Algorithm {
-    /// As in the header of a token.
+    /// Returns the value of the `alg` header.
     pub fn name(self) -> &'static str {
         match self {
             Self::Es256 => "ES256",
@@ -230,7 +230,7 @@ impl Algorithm {
     }
 }
 
-/// Shows no secret.
+/// Omits the private key.
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SigningKey").field("public", &self.public).finish_non_exhaustive()

@@ -1,58 +1,58 @@
-//! The two documents by which others verify our tokens.
+//! The OpenID discovery documents, by which relying parties verify this server's tokens.
 
 use serde::Serialize;
 
 use super::key::{Jwk, VerifyingKey};
 
-/// Where the configuration is served.
+/// Path of the provider configuration.
 pub const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
-/// Where the keys are served.
+/// Path of the public keys.
 pub const JWKS_PATH: &str = "/openid/v1/jwks";
-/// The media type of the keys; the configuration is plain JSON.
+/// The media type of the keys; the configuration is `application/json`.
 pub const JWKS_MEDIA_TYPE: &str = "application/jwk-set+json";
-/// How long both may be kept, in seconds; Kubernetes' value.
+/// Cache lifetime of both documents; Kubernetes' value.
 pub const MAX_AGE_SECONDS: u32 = 3600;
 
-/// The documents cannot be offered; tokens work all the same.
+/// Why the documents cannot be served. Tokens work nonetheless.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenidError {
-    /// Relying parties refuse issuers that are not secured.
+    /// The issuer is not an https URL.
     #[error("issuer URL must use https scheme, got: {0}")]
     IssuerScheme(String),
-    /// An issuer has no query.
+    /// The issuer URL has a query.
     #[error("issuer URL may not include a query, got: {0}")]
     IssuerQuery(String),
-    /// An issuer has no fragment.
+    /// The issuer URL has a fragment.
     #[error("issuer URL may not include a fragment, got: {0}")]
     IssuerFragment(String),
-    /// The keys must be served securely.
+    /// `--service-account-jwks-uri` is not an https URL.
     #[error("jwksURI requires https scheme, parsed as: {0}")]
     JwksScheme(String),
-    /// There is nothing to show.
+    /// No public key is configured.
     #[error("no keys provided for validating keyset")]
     NoKeys,
 }
 
-/// Finished bytes of both documents.
+/// Both documents, serialized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenIdDocuments {
-    /// `/.well-known/openid-configuration`.
+    /// Served at `/.well-known/openid-configuration`.
     pub configuration: Vec<u8>,
-    /// `/openid/v1/jwks`.
+    /// Served at `/openid/v1/jwks`.
     pub jwks: Vec<u8>,
 }
 
-/// Where relying parties fetch the keys.
+/// Where relying parties fetch the public keys.
 #[derive(Clone, Copy, Debug)]
 pub enum JwksLocation<'a> {
-    /// At the URL of `--service-account-jwks-uri`.
+    /// The URL of `--service-account-jwks-uri`.
     Url(&'a str),
-    /// At this server, known to others by this host and port.
+    /// This server, by its advertised host and port.
     ThisServer(&'a str),
 }
 
 impl OpenIdDocuments {
-    /// The documents of an issuer with these keys.
+    /// Builds the documents for an issuer with these keys.
     pub fn new(issuer: &str, jwks_location: JwksLocation<'_>, keys: &[VerifyingKey]) -> Result<Self, OpenidError> {
         check_issuer(issuer)?;
         let jwks_uri = match jwks_location {

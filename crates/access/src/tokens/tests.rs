@@ -20,19 +20,19 @@ use super::*;
 
 const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// A second of the year 2026.
+/// 2026-01-01T00:00:00Z, in Unix seconds.
 const NOW: i64 = 1_767_225_600;
 
 fn timestamp(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// The objects there are.
+/// An in-memory set of bound objects.
 #[derive(Clone, Default)]
 struct FakeBoundObjects(BTreeMap<(BoundObjectKind, String, String), Value>);
 
 impl FakeBoundObjects {
-    /// The account dev/builder, a pod of it on a node, and a secret.
+    /// Contains the account dev/builder, one of its pods, the pod's node, and a secret.
     fn new() -> Self {
         let mut cluster = Self::default();
         cluster.put(BoundObjectKind::ServiceAccount, "dev", "builder", json!({"metadata": {"uid": "sa-uid"}}));
@@ -73,7 +73,7 @@ fn ecdsa_pem(algorithm: &'static aws_lc_rs::signature::EcdsaSigningAlgorithm) ->
     encode_pem("PRIVATE KEY", EcdsaKeyPair::generate(algorithm).unwrap().to_pkcs8v1().unwrap().as_ref())
 }
 
-/// The key that tests sign with.
+/// The key that the tests sign with.
 fn key_pem() -> &'static str {
     static KEY: OnceLock<String> = OnceLock::new();
     KEY.get_or_init(|| ecdsa_pem(&aws_lc_rs::signature::ECDSA_P256_SHA256_FIXED_SIGNING))
@@ -106,7 +106,7 @@ fn issuer() -> TokenIssuer {
     }
 }
 
-/// Asks for a token of dev/builder and returns it.
+/// Issues a token for dev/builder.
 fn issue_token(spec: &Value, cluster: &FakeBoundObjects) -> String {
     let body = json!({"spec": spec}).to_string();
     let request =
@@ -116,7 +116,7 @@ fn issue_token(spec: &Value, cluster: &FakeBoundObjects) -> String {
     response["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// Claims in a token, signed or not.
+/// Decodes a token's claims without verifying the signature.
 fn claims_of(token: &str) -> Value {
     let payload = jwt::parse(token).unwrap().payload;
     serde_json::from_slice(&payload).unwrap()

@@ -1,4 +1,4 @@
-//! Tokens whose signature was verified before, by digest.
+//! A cache of tokens whose signature is verified, keyed by digest.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use parking_lot::Mutex;
 
 use super::TokenDigest;
 
-/// A bounded map that forgets what was not used lately.
+/// A bounded cache with approximate LRU eviction.
 ///
-/// Two halves: what is used moves to the younger one; when that is full, the older one is dropped and the younger takes its
-/// place. So the most recently used half of the bound is always kept, and nothing needs a clock.
+/// It has two generations: a used entry moves to the recent one; when that is full, the previous generation is
+/// dropped and the recent one takes its place. The most recently used half of the capacity is therefore always kept,
+/// without timestamps.
 #[derive(Debug)]
 pub(super) struct VerifiedTokenCache<V> {
     generation_capacity: usize,

@@ -7,7 +7,7 @@ use super::csv::{CsvError, parse_records};
 use super::{TokenDigest, token_digest};
 use crate::user::User;
 
-/// The users of a token file. Tokens are kept as digests, so that looking one up tells nothing about the others.
+/// The users of a token file. Tokens are stored as digests, so that lookup time reveals nothing about them.
 #[derive(Debug, Default)]
 pub struct TokenFile {
     users: HashMap<TokenDigest, Arc<User>>,
@@ -17,21 +17,21 @@ pub struct TokenFile {
 /// The token file cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFileError {
-    /// It is not comma-separated values.
+    /// The file is not valid CSV.
     #[error(transparent)]
     Csv(#[from] CsvError),
-    /// A line says too little.
+    /// A line has fewer than 3 columns.
     #[error("line {line}: at least 3 columns are needed (token, user name, user uid), found {columns}")]
     TooFewColumns {
-        /// The line, counted from 1.
+        /// Counted from 1.
         line: usize,
-        /// How many columns it has.
+        /// The number of columns found.
         columns: usize,
     },
 }
 
 impl TokenFile {
-    /// Reads the text of a file.
+    /// Parses the content of a token file.
     pub fn parse(text: &str) -> Result<Self, TokenFileError> {
         let mut file = Self::default();
         for record in parse_records(text)? {
@@ -40,24 +40,24 @@ impl TokenFile {
                 return Err(TokenFileError::TooFewColumns { line, columns: record.fields.len() });
             };
             if token.is_empty() {
-                file.warnings.push(format!("line {line}: the token is empty, so the line is ignored"));
+                file.warnings.push(format!("line {line}: empty token; the line is ignored"));
                 continue;
             }
             let groups = rest.first().map(|groups| groups.split(',').map(str::to_owned).collect()).unwrap_or_default();
             let user = User { name: name.clone(), uid: uid.clone(), groups, ..User::default() };
             if file.users.insert(token_digest(token), Arc::new(user.with_authenticated_group())).is_some() {
-                file.warnings.push(format!("line {line}: the token was there before; this line counts"));
+                file.warnings.push(format!("line {line}: duplicate token; this line takes precedence"));
             }
         }
         Ok(file)
     }
 
-    /// Adds a user whose token is in no file: it lives as long as the process.
+    /// Adds a user with a token that is not in the file, valid until the process ends.
     pub fn add(&mut self, token: &str, user: User) {
         self.users.insert(token_digest(token), Arc::new(user.with_authenticated_group()));
     }
 
-    /// The user that a token belongs to.
+    /// Returns the user that a token belongs to.
     pub fn find_user(&self, token: &str) -> Option<&Arc<User>> {
         if self.users.is_empty() {
             return None;
@@ -65,7 +65,7 @@ impl TokenFile {
         self.users.get(&token_digest(token))
     }
 
-    /// What should be told about lines that were read and mean nothing, or not what they seem to.
+    /// Returns warnings about ignored and overridden lines, for the log.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -85,7 +85,11 @@ mod tests {
         };
         assert_eq!(user("t1"), Some(("alice", "u1", "dev+ops+system:authenticated".to_owned())));
         assert_eq!(user("t2"), Some(("bob", "u2", "system:authenticated".to_owned())));
-        assert_eq!(file.find_user("t3").unwrap().groups, ["", "system:authenticated"], "as in Kubernetes");
+        assert_eq!(
+            file.find_user("t3").unwrap().groups,
+            ["", "system:authenticated"],
+            "Kubernetes keeps the empty group"
+        );
         assert_eq!(user("t4"), Some(("dan", "", "solo+system:authenticated".to_owned())));
         assert_eq!(user("t"), None);
         assert_eq!(user(""), None);
@@ -110,10 +114,7 @@ mod tests {
         assert_eq!(file.find_user(""), None);
         assert_eq!(
             file.warnings(),
-            [
-                "line 1: the token is empty, so the line is ignored",
-                "line 3: the token was there before; this line counts"
-            ]
+            ["line 1: empty token; the line is ignored", "line 3: duplicate token; this line takes precedence"]
         );
     }
 
@@ -121,7 +122,7 @@ mod tests {
     fn token_file_rejects_short_lines_and_unclosed_quotes() {
         for (text, expected) in [
             ("t1,alice,1\nt2,bob", "line 2: at least 3 columns are needed (token, user name, user uid), found 2"),
-            ("t1,\"alice,1", "line 1: a quoted field does not end"),
+            ("t1,\"alice,1", "line 1: quoted field without a closing quote"),
         ] {
             assert_eq!(TokenFile::parse(text).unwrap_err().to_string(), expected);
         }

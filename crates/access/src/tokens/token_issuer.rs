@@ -1,4 +1,4 @@
-//! Making tokens: the subresource `serviceaccounts/token`.
+//! Issues service account tokens: the subresource `serviceaccounts/token`.
 
 use api::json::to_go_json;
 use api::quote::Quoted;
@@ -14,30 +14,31 @@ use super::jwt;
 use super::key::SigningKey;
 use crate::user::service_account_name;
 
-/// Kubernetes' shortest life of a token: 10 minutes.
+/// The shortest lifetime Kubernetes accepts: 10 minutes.
 const EXPIRATION_SECONDS_MIN: i64 = 600;
-/// Kubernetes' longest life of a token.
+/// The longest lifetime Kubernetes accepts.
 const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
-/// The life of a token that is asked for without one.
+/// The lifetime if the request does not specify one.
 const EXPIRATION_SECONDS_DEFAULT: i64 = 3600;
-/// The life that kubelets ask for on behalf of pods that do not care. Such pods may not know that tokens end, so they get a
-/// year and a note in the audit log instead.
+/// The lifetime that kubelets request for projected tokens without an explicit one. Pods that do not reload tokens
+/// would break, so with `extend_expiration` these tokens are valid for a year and their late use is annotated in the
+/// audit log.
 const PROJECTED_EXPIRATION_SECONDS: i64 = 3607;
-/// The year.
+/// The lifetime of an extended token: one year.
 const EXTENDED_EXPIRATION_SECONDS: i64 = 365 * 24 * 3600;
 
-/// Makes tokens with one key.
+/// Issues tokens signed with one key.
 #[derive(Debug)]
 pub struct TokenIssuer {
-    /// What the tokens say who made them.
+    /// The `iss` claim.
     pub issuer: String,
-    /// The key.
+    /// The key that signs.
     pub signing_key: SigningKey,
-    /// Whom tokens are for that name nobody: this server.
+    /// The audiences of tokens that request none: this server's.
     pub audiences: Vec<String>,
-    /// Longer lives are cut down to this one, with a warning.
+    /// Longer requested lifetimes are shortened to this one, with a warning.
     pub max_expiration_seconds: Option<i64>,
-    /// Whether pods that do not care get a year.
+    /// Extend projected tokens to one year.
     pub extend_expiration: bool,
 }
 
@@ -48,77 +49,77 @@ pub struct TokenRequest<'a> {
     pub namespace: &'a str,
     /// The account's name, from the path.
     pub name: &'a str,
-    /// The TokenRequest.
+    /// The TokenRequest, as JSON.
     pub body: &'a [u8],
-    /// Now.
+    /// The time of issue.
     pub now: Timestamp,
     /// Random bytes for the token's id.
     pub random: [u8; 16],
 }
 
-/// A token that was made.
+/// An issued token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedToken {
-    /// The TokenRequest with its status filled in.
+    /// The TokenRequest with its status set.
     pub body: Vec<u8>,
-    /// What the client is to be warned of.
+    /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
     /// The value of the audit annotation `authentication.kubernetes.io/issued-credential-id`.
     pub credential_id: String,
 }
 
-/// Why no token was made.
+/// Why no token was issued.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum TokenRequestError {
-    /// The body is no TokenRequest.
+    /// The body cannot be decoded.
     #[error("the token request cannot be read: {0}")]
     InvalidBody(String),
-    /// The request breaks rules. The name is part of Kubernetes' message in some cases and not in others.
+    /// The request fails validation.
     #[error("the token request is invalid")]
     Invalid {
-        /// The name to report.
+        /// The name in the message; empty where Kubernetes omits it.
         name: String,
-        /// What is wrong.
+        /// The validation errors.
         errors: Vec<FieldError>,
     },
-    /// The account or what the token is to be bound to does not exist.
+    /// The account or the object to bind to does not exist.
     #[error("{} {} not found", kind.resource(), Quoted(name))]
     NotFound {
-        /// Which kind.
+        /// The kind of the missing object.
         kind: BoundObjectKind,
-        /// Which one.
+        /// The name of the missing object.
         name: String,
     },
-    /// The request is about another account of the same name.
+    /// The request names the uid of another account with the same name.
     #[error("the UID in the token request ({requested}) does not match the UID of the service account ({actual})")]
     AccountUidMismatch {
         /// The account's name.
         name: String,
         /// The uid in the request.
         requested: String,
-        /// The uid there is.
+        /// The uid of the existing account.
         actual: String,
     },
-    /// The token would be bound to another object of the same name.
+    /// The reference names the uid of another object with the same name.
     #[error(
         "the UID in the bound object reference ({requested}) does not match the UID in record. The object might have been \
          deleted and then recreated"
     )]
     BoundObjectUidMismatch {
-        /// Its kind.
+        /// The kind of the bound object.
         kind: String,
-        /// Its name.
+        /// The name of the bound object.
         name: String,
         /// The uid in the request.
         requested: String,
     },
-    /// The pod runs as somebody else.
+    /// The pod to bind to runs with another service account.
     #[error("cannot bind token for serviceaccount {} to pod running with different serviceaccount name.", Quoted(.0))]
     PodUsesOtherAccount(String),
-    /// Tokens cannot be bound to this.
+    /// Tokens cannot be bound to this kind.
     #[error("cannot bind token to object of type {0}")]
     UnsupportedKind(String),
-    /// The key did not sign.
+    /// The signature could not be computed.
     #[error("failed to generate token")]
     SigningFailed,
 }
@@ -184,7 +185,7 @@ struct WirePodSpec {
 }
 
 impl TokenIssuer {
-    /// Makes the token that was asked for.
+    /// Validates the request, checks the bound objects and issues the token.
     pub fn issue(
         &self,
         request: &TokenRequest<'_>,
@@ -259,7 +260,7 @@ impl TokenIssuer {
     }
 }
 
-/// Name and namespace in the body may be left out, but must not contradict the path.
+/// Checks name and namespace in the body, which may be omitted but must not contradict the path.
 fn check_metadata_matches_path(
     metadata: &TokenRequestMetadata,
     request: &TokenRequest<'_>,
@@ -290,7 +291,7 @@ fn check_expiration_seconds(seconds: i64) -> Result<(), TokenRequestError> {
     Err(TokenRequestError::Invalid { name: String::new(), errors })
 }
 
-/// Adds what the token is bound to. A token for a pod also says where the pod runs.
+/// Adds the bound object to the claims; for a pod, also its node.
 fn bind_to_object(
     claims: &mut KubernetesClaims,
     bound: &BoundObjectReference,
@@ -366,7 +367,7 @@ fn encode_response(wire_request: &WireTokenRequest, token: String, expiration_ti
 }
 
 impl TokenRequestError {
-    /// The answer to the client.
+    /// Returns the error response.
     pub fn to_status(&self) -> Status {
         let core = |resource| GroupResource { group: "", resource };
         let group = "authentication.k8s.io";

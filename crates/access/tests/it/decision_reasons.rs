@@ -1,4 +1,4 @@
-//! What is said about a decision, and what follows from a change.
+//! Decision reasons, and the effect of policy changes on decisions.
 
 use access::rbac::{PolicyChange, RbacKind};
 use access::{Authorizer, Decision};
@@ -130,7 +130,7 @@ fn aggregated_role_follows_its_sources() {
         PolicyChange::AffectsDecisions
     );
     assert!(!is_allowed(&policy.build_index(), "eddy", "list widgets.example.com"));
-    assert!(is_allowed(&with_part, "eddy", "list widgets.example.com"), "a snapshot does not change");
+    assert!(is_allowed(&with_part, "eddy", "list widgets.example.com"), "an index is immutable");
 
     assert_eq!(policy.remove(RbacKind::ClusterRole, "", "part-a"), PolicyChange::AffectsDecisions);
     assert!(!is_allowed(&policy.build_index(), "eddy", "get configmaps c -n dev"));
@@ -151,7 +151,7 @@ fn outdated_aggregates_are_ordered_by_selector_and_name() {
         view: {APIGroups:[""], Resources:["configmaps"], Verbs:["get"]} {APIGroups:[""], Resources:["secrets"], ResourceNames:["open"], Verbs:["get"]}
     "#]]
     .assert_eq(&lines(&policy));
-    // A selector comes before a name, and no rule twice.
+    // Rules are ordered by selector, then by name, without duplicates.
     for (kind, namespace, name, json) in rbac_notation::parse_objects(
         "clusterrole all < x=2 to-view=yes x=1: delete core everything
          clusterrole z-first {x=2}: get core b

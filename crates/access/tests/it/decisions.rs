@@ -1,4 +1,4 @@
-//! Decisions as Kubernetes documents them, one per line.
+//! A table of RBAC decisions as Kubernetes documents them.
 
 use access::Authorizer;
 use access::rbac::RbacIndex;
@@ -79,7 +79,7 @@ pub(crate) const POLICY: &str = "
     bind Ops/deployers to role deployer: user=otto
 ";
 
-/// The user, the question, the answer.
+/// User, query, expected decision.
 const DECISIONS: &[(&str, &str, &str)] = &[
     // Verbs.
     ("alice", "get pods p -n dev", "yes"),
@@ -118,7 +118,7 @@ const DECISIONS: &[(&str, &str, &str)] = &[
     ("bob", "get namespaces dev -n dev", "yes"),
     ("bob", "get namespaces ops -n ops", "no"),
     ("bob", "list namespaces", "no"),
-    // Groups of resources.
+    // API groups.
     ("alice", "get pods.apps p -n dev", "no"),
     ("alice", "get pods.metrics.k8s.io p -n dev", "no"),
     ("wim", "get widgets w", "yes"),
@@ -151,7 +151,7 @@ const DECISIONS: &[(&str, &str, &str)] = &[
     ("stella", "get pods/log p -n dev", "no"),
     ("stella", "get pods p -n dev", "no"),
     ("stella", "get pods/* p -n dev", "yes"),
-    // Names of objects: a list or a create has none, unless a field selector gave it one.
+    // Object names: lists and creates have none, unless a field selector provides it.
     ("sam", "get secrets token -n dev", "yes"),
     ("sam", "update secrets token -n dev", "yes"),
     ("sam", "delete secrets token -n dev", "yes"),
@@ -220,12 +220,12 @@ const DECISIONS: &[(&str, &str, &str)] = &[
     ("builder", "list pods -n dev", "no"),
     ("rob", "get pods p -n dev", "no"),
     ("nobody", "get pods p -n dev", "no"),
-    // Roles that are not there, or not what they should be.
+    // Missing roles and unsupported role references.
     ("gina", "get pods p -n dev", "no"),
     ("rolf", "create deployments.apps -n dev", "no"),
     ("polly", "get pods p -n dev", "no"),
     ("emil", "get pods p -n dev", "no"),
-    // Aggregated roles: their own rules do not count.
+    // Aggregated roles: their stored rules are ignored.
     ("vera", "get configmaps c -n dev", "yes"),
     ("vera", "get secrets open -n dev", "yes"),
     ("vera", "get secrets shut -n dev", "no"),

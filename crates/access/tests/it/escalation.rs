@@ -1,4 +1,4 @@
-//! Nobody grants what they do not have.
+//! Privilege escalation checks.
 
 use access::Authorizer;
 use access::rbac::RbacKind;

@@ -1,4 +1,4 @@
-//! Access as the API server sees it: objects in, decisions out.
+//! Tests of the crate's public interface.
 #![cfg(test)]
 
 mod decision_reasons;

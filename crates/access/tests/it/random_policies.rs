@@ -1,11 +1,11 @@
-//! Random policies and questions: the index and the slow evaluator must agree on every one.
+//! Property test: the index and the reference evaluator agree on random policies and queries.
 
 use access::rbac::{RbacKind, RbacPolicy};
 use serde_json::{Value, json};
 
 use crate::{rbac_notation, reference_evaluator};
 
-/// Few enough of everything that questions hit rules, many enough that lists become tables.
+/// Few enough values that queries hit rules, many enough that rule lists get a lookup table.
 const NAMES: &[&str] = &["a", "b", "c", "d"];
 const NAMESPACES: &[&str] = &["dev", "ops", "ci"];
 const VERBS: &[&str] = &["get", "list", "create", "delete", "*"];
@@ -77,7 +77,7 @@ impl PolicyGenerator {
     }
 
     fn random_objects(&mut self) -> Vec<(RbacKind, String, String, Value)> {
-        // One policy in four has roles and holders with so many rules that they are searched by table.
+        // One policy in four has enough rules per role and subject to need lookup tables.
         let (roles, bindings, rules_max) = if self.one_in(4) { (24, 160, 20) } else { (6, 12, 4) };
         let mut objects = Vec::new();
         for number in 0..roles {
@@ -187,7 +187,7 @@ fn incrementally_built_index_agrees_with_reference_evaluator() {
     }
 }
 
-/// Replaces, removes or adds one object, here and there.
+/// Replaces, removes or adds one object in both representations.
 fn change_random_object(
     generator: &mut PolicyGenerator,
     objects: &mut Vec<(RbacKind, String, String, Value)>,

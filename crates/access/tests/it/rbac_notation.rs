@@ -1,4 +1,4 @@
-//! A small language for roles, bindings and questions, so that a case is one line.
+//! A compact notation for roles, bindings and authorization queries, so that a test case fits one line.
 //!
 //! ```text
 //! clusterrole NAME [{label=value ...}] [< label=value ...]: RULE; RULE      `<` is an aggregation rule
@@ -9,18 +9,18 @@
 //! A rule is `verbs groups resources [names]` or `verbs /paths`, each a comma-separated list, `core` being the group "".
 //! A subject is `user=alice`, `group=dev` or `sa=namespace/name`.
 //!
-//! A question is `verb resource[.group][/subresource] [name] [-n namespace]`, or `verb /path`.
+//! A query is `verb resource[.group][/subresource] [name] [-n namespace]`, or `verb /path`.
 
 use access::rbac::{PolicyChange, RbacIndex, RbacKind, RbacPolicy};
 use access::{AccessTarget, Attributes, ResourceAttributes, User};
 use serde_json::{Value, json};
 
-/// The objects of a text, as their stored JSON.
+/// Parses a text into objects: kind, namespace, name and JSON.
 pub(crate) fn parse_objects(text: &str) -> Vec<(RbacKind, String, String, Value)> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).map(parse_object).collect()
 }
 
-/// The policy that a text describes.
+/// Builds the policy that a text describes.
 pub(crate) fn parse_policy(text: &str) -> RbacPolicy {
     let mut policy = RbacPolicy::default();
     for (kind, namespace, name, json) in parse_objects(text) {
@@ -34,7 +34,7 @@ pub(crate) fn parse_index(text: &str) -> RbacIndex {
     parse_policy(text).build_index()
 }
 
-/// `alice` or `alice+group+group`; `sa:namespace/name` is a service account with its groups.
+/// Parses `alice`, `alice+group+group`, or `sa:namespace/name`, a service account with its groups.
 pub(crate) fn parse_user(text: &str) -> User {
     let mut parts = text.split('+');
     let name = parts.next().unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn parse_user(text: &str) -> User {
     user
 }
 
-/// The question that a line asks.
+/// Parses one query.
 pub(crate) fn parse_attributes<'a>(user: &'a User, request: &'a str) -> Attributes<'a> {
     let (verb, rest) = request.split_once(' ').unwrap();
     if rest.starts_with('/') {

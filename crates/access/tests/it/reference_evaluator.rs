@@ -1,4 +1,4 @@
-//! RBAC as its documentation describes it, read from the objects each time: slow, and short enough to be seen to be right.
+//! A reference RBAC evaluator: scans all objects for each query, slow but simple enough to verify by reading.
 
 use access::rbac::RbacKind;
 use access::{AccessTarget, Attributes, User};
@@ -8,7 +8,7 @@ use crate::rbac_notation;
 
 pub(crate) type PolicyObjects = [(RbacKind, String, String, Value)];
 
-/// Whether any binding grants what is asked.
+/// Reports whether any binding grants the query.
 pub(crate) fn policy_allows(objects: &PolicyObjects, attributes: &Attributes<'_>) -> bool {
     objects.iter().any(|(kind, namespace, _, binding)| {
         let is_in_scope = match kind {
@@ -20,7 +20,7 @@ pub(crate) fn policy_allows(objects: &PolicyObjects, attributes: &Attributes<'_>
     })
 }
 
-/// Whether this binding grants what is asked, its scope aside.
+/// Reports whether the binding's role allows the query, regardless of scope.
 pub(crate) fn binding_grants(
     objects: &PolicyObjects,
     namespace: &str,

@@ -1,13 +1,13 @@
-//! The clauses of an `Accept` header, in the order in which kube-apiserver tries them.
+//! Parses the `Accept` header into clauses, in kube-apiserver's order.
 
 use smallvec::SmallVec;
 
 use super::Encoding;
 
-/// How many clauses are read; the rest is not looked at. Browsers send some eight, clients of Kubernetes five at most.
+/// Limit on parsed clauses; further ones are ignored. Browsers send about eight, Kubernetes clients at most five.
 pub const ACCEPT_CLAUSES_MAX: usize = 64;
 
-/// One alternative that the client accepts.
+/// One acceptable media range with its parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AcceptClause<'a> {
     media_type: &'a str,
@@ -18,10 +18,10 @@ pub(super) struct AcceptClause<'a> {
 
 pub(super) type AcceptClauses<'a> = SmallVec<[AcceptClause<'a>; 8]>;
 
-/// The parameters of a clause that mean something. Absent and empty are the same: an empty value is not read at all.
+/// The parameters with a meaning. Empty values are treated as absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MediaTypeParameters<'a> {
-    /// `g`, `v` and `as`, if any of the three is given.
+    /// Set if any of `g`, `v` and `as` is given.
     pub(super) kind: Option<RequestedKind<'a>>,
     pub(super) profile: &'a str,
     pub(super) stream: &'a str,
@@ -36,12 +36,12 @@ pub(super) struct RequestedKind<'a> {
     pub(super) kind: &'a str,
 }
 
-/// Splits a header into clauses and sorts them. Clauses that make no sense are skipped.
+/// Splits and sorts the clauses; malformed ones are skipped.
 pub(super) fn parse_accept(header: &str) -> AcceptClauses<'_> {
     let mut clauses: AcceptClauses<'_> =
         header.split(',').filter_map(AcceptClause::parse).take(ACCEPT_CLAUSES_MAX).collect();
-    // The comparison is no order: it lets a concrete type pass a wildcard of higher quality, and the reverse too. The result
-    // therefore depends on the algorithm, and Go's for so few elements is insertion.
+    // Go's comparison is not a strict order: a concrete type can precede a wildcard of higher quality and vice versa.
+    // The result depends on the algorithm, which in Go is insertion sort for so few elements.
     for sorted in 1..clauses.len() {
         let mut at = sorted;
         while at > 0 && clauses[at].precedes(&clauses[at - 1]) {
@@ -66,14 +66,14 @@ impl<'a> AcceptClause<'a> {
         let mut quality = 1.0;
         for (name, value) in raw_parameters(parameters) {
             if name == "q" {
-                // Not trimmed, and zero if malformed, as in Go.
+                // Not trimmed, and 0 if malformed, as in Go.
                 quality = value.parse().unwrap_or(0.0);
             }
         }
         Some(Self { media_type, subtype, quality, parameters })
     }
 
-    /// Whether the media range covers the encoding.
+    /// Reports whether the media range includes the encoding.
     pub(super) fn covers(&self, encoding: Encoding) -> bool {
         match (self.media_type, self.subtype) {
             ("*" | "application", "*") => true,
@@ -107,7 +107,7 @@ impl<'a> AcceptClause<'a> {
     }
 }
 
-/// Name and untrimmed value; a parameter without a value, or with two, is left out.
+/// Iterates over names and untrimmed values; skips parameters without a value or with two.
 fn raw_parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(';').filter_map(|parameter| {
         let (name, rest) = split_at_first(parameter, '=');
@@ -116,12 +116,12 @@ fn raw_parameters(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Up to the separator, and behind it; all and nothing if there is none.
+/// Splits at the first separator; the second part is empty if there is none.
 fn split_at_first(text: &str, separator: char) -> (&str, &str) {
     text.split_once(separator).unwrap_or((text, ""))
 }
 
-/// Only blanks: goautoneg leaves tabs where they are.
+/// Trims spaces only: goautoneg does not trim tabs.
 fn trim_spaces(text: &str) -> &str {
     text.trim_matches(' ')
 }

@@ -4,14 +4,14 @@ use super::accept::{AcceptClauses, RequestedKind, parse_accept};
 use super::object::supports_parameters;
 use super::{Encoding, Encodings, NotAcceptable};
 
-/// What a discovery endpoint can give.
+/// What a discovery endpoint offers.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscoveryOffer {
-    /// Encodings of the aggregated document; none on endpoints that have only the legacy one.
+    /// Encodings of the aggregated document; none on endpoints with only the legacy form.
     pub aggregated: Encodings,
     /// Encodings of the legacy document.
     pub legacy: Encodings,
-    /// The oldest version of the aggregated document. Releases up to 1.32 give v2beta1 as well.
+    /// The oldest offered version of the aggregated document. Releases up to 1.32 also offer v2beta1.
     pub oldest_version: AggregatedVersion,
 }
 
@@ -24,40 +24,40 @@ pub enum AggregatedVersion {
     V2,
 }
 
-/// The document a client gets.
+/// The negotiated form of a discovery document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryFormat {
     /// All groups with their resources in one document.
     Aggregated {
-        /// Its version.
+        /// The `apidiscovery.k8s.io` version.
         version: AggregatedVersion,
-        /// How it is written.
+        /// The encoding of the body.
         encoding: Encoding,
-        /// Whether peers are merged in.
+        /// Whether resources of peers are included.
         profile: Profile,
-        /// Whether the media type asked for indentation; see also [`super::is_pretty_print`].
+        /// True if the media type has `pretty=1`; see also [`super::is_pretty_print`].
         pretty: bool,
     },
-    /// `APIVersions`, `APIGroupList`, `APIGroup` or `APIResourceList`, as the path says.
+    /// `APIVersions`, `APIGroupList`, `APIGroup` or `APIResourceList`, depending on the path.
     Legacy {
-        /// How it is written.
+        /// The encoding of the body.
         encoding: Encoding,
-        /// Whether the media type asked for indentation; see also [`super::is_pretty_print`].
+        /// True if the media type has `pretty=1`; see also [`super::is_pretty_print`].
         pretty: bool,
     },
 }
 
-/// Whose resources an aggregated document shows.
+/// Whose resources an aggregated document lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Those of all servers, where merging is on.
+    /// Those of all servers, if merging is enabled.
     Merged,
-    /// Those of this server: `profile=nopeer`, or `profile=local` as older peers say.
+    /// Those of this server: `profile=nopeer`, or `profile=local` from older peers.
     Local,
 }
 
 impl AggregatedVersion {
-    /// The `Content-Type` of an aggregated document.
+    /// Returns the `Content-Type` of an aggregated document.
     pub const fn media_type(self, encoding: Encoding) -> &'static str {
         match (self, encoding) {
             (Self::V2, Encoding::Json) => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -87,7 +87,7 @@ impl AggregatedVersion {
 }
 
 impl DiscoveryFormat {
-    /// The `Content-Type` of the answer. The profile is never echoed.
+    /// Returns the `Content-Type` of the response, which never includes the profile.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Aggregated { version, encoding, .. } => version.media_type(encoding),
@@ -96,8 +96,8 @@ impl DiscoveryFormat {
     }
 }
 
-/// Chooses the document. The aggregated one wins wherever it stands in the header; without it, the header is read again for
-/// the legacy one.
+/// Selects the form. An acceptable aggregated form wins wherever it is in the header; otherwise the header is matched
+/// against the legacy form.
 pub fn negotiate_discovery(accept: &str, offer: DiscoveryOffer) -> Result<DiscoveryFormat, NotAcceptable> {
     let error = NotAcceptable { offered: offer.legacy, streaming: false };
     if accept.is_empty() {

@@ -3,30 +3,30 @@
 use super::accept::{MediaTypeParameters, RequestedKind, parse_accept};
 use super::{Encoding, Encodings, NotAcceptable};
 
-/// What an endpoint can give.
+/// What an endpoint offers.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectOffer {
     /// Encodings of the object itself. Custom resources have no protobuf.
     pub object: Encodings,
-    /// Encodings of a `Table` of it.
+    /// Encodings as a `Table`.
     pub table: Encodings,
-    /// Encodings of its metadata alone.
+    /// Encodings as `PartialObjectMetadata`.
     pub metadata: Encodings,
 }
 
 impl ObjectOffer {
-    /// What kube-apiserver offers for built-in resources.
+    /// kube-apiserver's offer for built-in resources.
     pub const BUILT_IN: Self =
         Self { object: Encodings::ALL, table: Encodings::JSON_AND_YAML, metadata: Encodings::ALL };
 
-    /// What kube-apiserver offers for custom resources.
+    /// kube-apiserver's offer for custom resources.
     pub const CUSTOM: Self =
         Self { object: Encodings::JSON_AND_YAML, table: Encodings::JSON_AND_YAML, metadata: Encodings::ALL };
 
-    /// A server that writes nothing but JSON.
+    /// The offer of a server that writes only JSON.
     pub const JSON: Self = Self { object: Encodings::JSON, table: Encodings::JSON, metadata: Encodings::JSON };
 
-    /// An object of one kind, such as a Status or a review, in all encodings.
+    /// An object without transforms, such as a Status or a review, in all encodings.
     pub const OBJECT_ONLY: Self = Self { object: Encodings::ALL, table: Encodings::NONE, metadata: Encodings::NONE };
 
     fn all_encodings(self) -> Encodings {
@@ -42,34 +42,34 @@ impl ObjectOffer {
     }
 }
 
-/// What the client gets.
+/// The negotiated form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiatedMediaType {
-    /// How it is written.
+    /// The encoding of the body.
     pub encoding: Encoding,
-    /// What it is turned into before that.
+    /// The conversion before encoding.
     pub transform: Option<Transform>,
-    /// Whether the media type asked for indentation; see also [`super::is_pretty_print`].
+    /// True if the media type has `pretty=1`; see also [`super::is_pretty_print`].
     pub pretty: bool,
 }
 
-/// A kind of `meta.k8s.io` that an object is turned into.
+/// A conversion to a kind of `meta.k8s.io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transform {
-    /// The kind.
+    /// The target kind.
     pub kind: TransformKind,
-    /// Its version.
+    /// The version of the target kind.
     pub version: MetaVersion,
 }
 
-/// The kinds that an object can be turned into.
+/// The kinds that objects can be converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransformKind {
-    /// Rows and columns for people.
+    /// Rows and columns for humans.
     Table,
-    /// Nothing but the metadata.
+    /// The metadata only.
     PartialObjectMetadata,
-    /// Nothing but the metadata, of a list.
+    /// The metadata only, of a list.
     PartialObjectMetadataList,
 }
 
@@ -82,18 +82,19 @@ pub enum MetaVersion {
     V1Beta1,
 }
 
-/// Chooses encoding and kind of an object or a list.
+/// Selects encoding and transform of an object or list.
 pub fn negotiate(accept: &str, offer: ObjectOffer) -> Result<NegotiatedMediaType, NotAcceptable> {
     choose_media_type(accept, offer).ok_or(NotAcceptable { offered: offer.all_encodings(), streaming: false })
 }
 
-/// Chooses encoding and kind of the objects in a watch. Only the first match counts, even if it cannot be streamed.
+/// Selects encoding and transform of watch events. Only the first match counts, even if it cannot be streamed.
 pub fn negotiate_stream(accept: &str, offer: ObjectOffer) -> Result<NegotiatedMediaType, NotAcceptable> {
     choose_media_type(accept, offer)
         .filter(|accepted| accepted.encoding.watch_media_type().is_some())
         .ok_or(NotAcceptable { offered: offer.all_encodings(), streaming: true })
 }
 
+/// Returns the first clause, in preference order, for which the endpoint offers encoding and transform.
 fn choose_media_type(accept: &str, offer: ObjectOffer) -> Option<NegotiatedMediaType> {
     if accept.is_empty() {
         let encoding = offer.all_encodings().iter().next()?;
@@ -117,7 +118,7 @@ fn choose_media_type(accept: &str, offer: ObjectOffer) -> Option<NegotiatedMedia
     None
 }
 
-/// Whether the endpoint knows the stream and the version of generic output that a clause asks for.
+/// Reports whether the endpoint supports the clause's `stream` and `sv` parameters.
 pub(super) fn supports_parameters(
     parameters: &MediaTypeParameters<'_>,
     encoding: Encoding,
@@ -131,7 +132,7 @@ pub(super) fn supports_parameters(
     stream_is_known && (parameters.server_version.is_empty() || parameters.server_version == server_version)
 }
 
-/// The outer `None` means that the kind is none of ours.
+/// Parses the requested kind; the outer `None` means an unsupported kind.
 fn parse_transform(kind: Option<RequestedKind<'_>>) -> Option<Option<Transform>> {
     let Some(RequestedKind { group, version, kind }) = kind else { return Some(None) };
     let version = match (group, version) {

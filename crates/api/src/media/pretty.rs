@@ -1,9 +1,10 @@
-//! Who gets indented JSON: people.
+//! The rule for indented JSON.
 
 use crate::query;
 
-/// Whether the query or the client asks for indentation. The query decides if it says anything; otherwise known tools of
-/// people get it. A media type with `pretty=1` asks for it as well, see [`super::NegotiatedMediaType`].
+/// Reports whether the query or the user agent asks for indented JSON. The query parameter decides if it has a value;
+/// otherwise curl, wget and browsers get it. A media type with `pretty=1` asks for it as well, see
+/// [`super::NegotiatedMediaType`].
 pub fn is_pretty_print(query: &str, user_agent: &str) -> bool {
     if query.contains("pretty")
         && let Some(value) = query::first_value(query, "pretty").filter(|value| !value.is_empty())

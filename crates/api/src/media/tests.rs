@@ -74,7 +74,7 @@ fn negotiate_orders_clauses_by_quality_then_position() {
     check("application/json;q=x,application/yaml;q=0.1", "Yaml");
     check("application/json;q= 1,application/yaml;q=0.1", "Yaml");
     check("application/json;q=inf,application/yaml", "Json");
-    // A refusal by q=0 is not one: it only comes last.
+    // q=0 does not exclude an encoding; it only sorts last.
     check("application/yaml;q=0", "Yaml");
 }
 
@@ -95,10 +95,10 @@ fn negotiate_table_and_partial_object_metadata() {
         "Protobuf PartialObjectMetadataList V1",
     );
     check("application/*;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "Json PartialObjectMetadata V1");
-    // There is no protobuf form of a table.
+    // Tables have no protobuf encoding.
     check("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1", NOT_ACCEPTABLE);
     check("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json", "Json");
-    // What kubectl sends.
+    // As sent by kubectl.
     check(
         "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
         "Json Table V1",
@@ -174,9 +174,9 @@ fn negotiate_discovery_selects_aggregated_format() {
         "V2 Json Local",
     );
     check_discovery("*/*;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io", APIS, "V2 Json Merged");
-    // Wherever it stands and whatever its quality.
+    // At any position and quality.
     check_discovery(&format!("application/json,{V2};q=0.1"), APIS, "V2 Json Merged");
-    // What client-go sends, with and without peers.
+    // As sent by client-go, with and without peers.
     check_discovery(&format!("{V2},{V2BETA1},application/json"), APIS, "V2 Json Merged");
     check_discovery(&format!("{V2};profile=nopeer,{V2},{V2BETA1},application/json"), APIS, "V2 Json Local");
 }

@@ -1,12 +1,12 @@
-//! The kube-aware order of versions: stable before beta before alpha, higher numbers first.
+//! The kube-aware version order: stable before beta before alpha, higher numbers first.
 
 use std::cmp::{Ordering, Reverse};
 
-/// Which of two versions is preferred; `Less` comes first, so that sorting puts the preferred version in front.
+/// Compares two versions; `Less` means preferred.
 ///
-/// Stable versions precede beta, beta precedes alpha, a higher number precedes a lower one; what does not look like a
-/// Kubernetes version comes last, alphabetically. Versions that differ only in leading zeros are equal to Kubernetes; here
-/// the text decides, so that the order is total and no document depends on the order of arrival.
+/// Stable precedes beta, beta precedes alpha, and higher numbers precede lower ones; other names come last,
+/// alphabetically. Versions that differ only in leading zeros are equal in Kubernetes; here the text decides, so that
+/// the order is total and documents do not depend on the order of arrival.
 pub fn compare_kube_aware_versions(a: &str, b: &str) -> Ordering {
     match (parse_version(a), parse_version(b)) {
         (Some(a_rank), Some(b_rank)) => Reverse(a_rank).cmp(&Reverse(b_rank)).then_with(|| a.cmp(b)),
@@ -23,7 +23,7 @@ enum VersionStability {
     Stable,
 }
 
-/// Stability first, then the major number, then the number after `alpha` or `beta`.
+/// Parses into stability, major number, and the number after `alpha` or `beta`.
 fn parse_version(version: &str) -> Option<(VersionStability, u64, u64)> {
     let (major, rest) = leading_number(version.strip_prefix('v')?)?;
     if rest.is_empty() {
@@ -38,7 +38,7 @@ fn parse_version(version: &str) -> Option<(VersionStability, u64, u64)> {
     rest.is_empty().then_some((stability, major, minor))
 }
 
-/// The decimal number a text starts with. One beyond Go's `int` makes the version non-conforming, as there.
+/// Splits off a leading decimal number. A number beyond Go's `int` makes the version non-conforming, as in Kubernetes.
 fn leading_number(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn compare_kube_aware_versions_matches_documented_order() {
-        // The example of the CustomResourceDefinition versioning page.
+        // The example in the CustomResourceDefinition versioning documentation.
         let documented =
             ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"];
         let mut sorted = documented;

@@ -1,4 +1,4 @@
-//! `v1` Endpoints: the form in which a server publishes its own address.
+//! `v1` Endpoints, by which a server publishes its address.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ wire_constant! {
     CoreV1 = "v1"
 }
 
-/// Addresses and ports that belong together.
+/// A set of addresses with their ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoints {
@@ -26,67 +26,67 @@ pub struct Endpoints {
     /// Always `v1`.
     #[serde(default)]
     pub api_version: CoreV1,
-    /// Labels and the rest; an endpoint record of a server has no name.
+    /// The endpoint record of a server has no name.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// Every address of a subset has every port of it.
+    /// Every address of a subset has all its ports.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub subsets: Vec<EndpointSubset>,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// Addresses that all have the same ports.
+/// Addresses with the same ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointSubset {
-    /// Addresses that are ready.
+    /// Ready addresses.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<EndpointAddress>,
-    /// Addresses that are not.
+    /// Addresses that are not ready.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub not_ready_addresses: Vec<EndpointAddress>,
-    /// The ports of all of them.
+    /// The ports of all addresses.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<EndpointPort>,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// One address.
+/// A single address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointAddress {
-    /// An IP address as text, IPv6 without brackets.
+    /// The IP address, IPv6 without brackets.
     #[serde(default)]
     pub ip: String,
-    /// A host name.
+    /// The DNS name, if any.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub hostname: String,
-    /// The node it is on.
+    /// The node that the endpoint is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// `targetRef`, and fields of a newer release.
+    /// `targetRef`, and fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// One port.
+/// A single port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointPort {
-    /// Its name, such as `https`.
+    /// Such as `https`.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its number.
+    /// The port number.
     #[serde(default)]
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub protocol: String,
-    /// `appProtocol`, and fields of a newer release.
+    /// `appProtocol`, and fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }

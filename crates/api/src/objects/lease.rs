@@ -1,4 +1,4 @@
-//! `coordination.k8s.io/v1` Lease: how a server says that it is alive.
+//! `coordination.k8s.io/v1` Lease, by which a server shows that it is alive.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ wire_constant! {
     CoordinationV1 = "coordination.k8s.io/v1"
 }
 
-/// A claim that its holder renews while it lives.
+/// A lease that its holder renews periodically.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
@@ -26,43 +26,43 @@ pub struct Lease {
     /// Always `coordination.k8s.io/v1`.
     #[serde(default)]
     pub api_version: CoordinationV1,
-    /// Name, labels and the rest.
+    /// Identity leases are labelled with their component.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// Who holds it and since when.
+    /// The holder and its times.
     #[serde(default)]
     pub spec: LeaseSpec,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// Who holds a lease, and when it was last renewed.
+/// The holder of a lease and its renewal times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseSpec {
-    /// The holder; for an API server its identity, `_`, and a random part for each start.
+    /// For an API server: its identity, `_`, and a random suffix per start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder_identity: Option<String>,
-    /// How long the lease is valid after a renewal.
+    /// Validity after each renewal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_duration_seconds: Option<i32>,
-    /// When the present holder took it.
+    /// When the current holder acquired the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acquire_time: Option<MicroTime>,
-    /// When the holder last renewed it.
+    /// When the holder last renewed the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_time: Option<MicroTime>,
-    /// How often it changed hands.
+    /// The number of changes of the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_transitions: Option<i32>,
-    /// How the next holder is chosen.
+    /// The election strategy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
     /// The holder that should take over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred_holder: Option<String>,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }

@@ -1,4 +1,4 @@
-//! `internal.apiserver.k8s.io/v1alpha1` StorageVersion: which version each server encodes a resource in.
+//! `internal.apiserver.k8s.io/v1alpha1` StorageVersion: the version in which each server encodes a resource.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ wire_constant! {
     ApiServerInternalV1Alpha1 = "internal.apiserver.k8s.io/v1alpha1"
 }
 
-/// What the servers say about one resource; its name is `<group>.<resource>`, with `core` for the core group.
+/// The storage versions of one resource. The name is `<group>.<resource>`, with `core` for the core group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageVersion {
@@ -27,39 +27,46 @@ pub struct StorageVersion {
     /// Always `internal.apiserver.k8s.io/v1alpha1`.
     #[serde(default)]
     pub api_version: ApiServerInternalV1Alpha1,
-    /// Name and the rest.
+    /// Cluster-scoped.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// Empty in every release so far, and always written.
+    /// Always written although empty in every release.
     #[serde(default)]
     pub spec: Map<String, Value>,
-    /// One entry per server, and their agreement.
+    /// Written by all servers.
     #[serde(default)]
     pub status: StorageVersionStatus,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// One entry per server, and their agreement.
+/// One entry per server, and whether they agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageVersionStatus {
-    /// What each server encodes, decodes and serves.
+    /// One entry per server.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub storage_versions: Vec<ServerStorageVersion>,
-    /// Set when there are entries and all encode alike.
+    /// Set if there are entries and all have the same encoding version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common_encoding_version: Option<String>,
-    /// The agreement in words and with its time.
+    /// Contains `AllEncodingVersionsEqual`.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<StorageVersionCondition>,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// What one server encodes, decodes and serves.
+/// The version that all entries name; `None` if they differ or there is none.
+pub fn common_encoding_version(entries: &[ServerStorageVersion]) -> Option<&str> {
+    let (first, rest) = entries.split_first()?;
+    let is_common = rest.iter().all(|entry| entry.encoding_version == first.encoding_version);
+    is_common.then_some(&*first.encoding_version)
+}
+
+/// The versions of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerStorageVersion {
@@ -74,40 +81,40 @@ pub struct ServerStorageVersion {
     /// The version it writes, as in `apiVersion`.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub encoding_version: String,
-    /// The versions it can read from storage.
+    /// The versions it can decode from storage.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub decodable_versions: Vec<String>,
-    /// The versions it serves; a subset of those it can read.
+    /// The versions it serves; a subset of the decodable ones.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub served_versions: Vec<String>,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// A statement about the agreement, and when it last changed.
+/// A status condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageVersionCondition {
-    /// What is stated.
+    /// Such as `AllEncodingVersionsEqual`.
     #[serde(default, rename = "type")]
     pub condition_type: String,
     /// `True`, `False` or `Unknown`.
     #[serde(default)]
     pub status: String,
-    /// The generation the statement is about.
+    /// The generation that the condition refers to.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// When the status last changed. Written as `null` when absent, because Go cannot omit a struct.
+    /// When the status last changed. Written as `null` if absent, as Go does.
     #[serde(default)]
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
+    /// A CamelCase word.
     #[serde(default)]
     pub reason: String,
-    /// Why, in a sentence.
+    /// For humans.
     #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Fields of a newer release.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 
-/// Reads an object, writes it back, and reads that again.
+/// Decodes an object, encodes it, and decodes the result again.
 #[track_caller]
 fn check<Object>(read: &str, written: &Expect)
 where

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// A conjunction of terms; the empty one selects everything.
+/// A conjunction of terms; empty matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    /// In the order of their texts.
+    /// Sorted by text.
     terms: Vec<FieldTerm>,
 }
 
@@ -14,13 +14,13 @@ pub struct FieldSelector {
 pub struct FieldTerm {
     /// The path, such as `metadata.name`.
     pub field: String,
-    /// How it is compared.
+    /// The comparison.
     pub operator: FieldOperator,
-    /// What it is compared with, escapes resolved.
+    /// Unescaped.
     pub value: String,
 }
 
-/// How a field is compared.
+/// The comparison of a field term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FieldOperator {
     /// `=` or `==`.
@@ -29,33 +29,33 @@ pub enum FieldOperator {
     NotEquals,
 }
 
-/// A text that is no field selector. Prints as Kubernetes prints it.
+/// A malformed field selector; displays as in Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldSelectorError {
     /// A term without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     NoOperator {
-        /// The whole text.
+        /// The whole selector.
         selector: Box<str>,
-        /// The term at fault.
+        /// The malformed term.
         term: Box<str>,
     },
-    /// A backslash before anything but a backslash, a comma or an equals sign.
+    /// A backslash before anything but a backslash, comma or equals sign.
     #[error("invalid field selector: invalid escape sequence: {sequence}")]
     InvalidEscape {
-        /// The backslash and what follows it.
+        /// The backslash and the next character.
         sequence: Box<str>,
     },
-    /// An equals sign in a value without a backslash. Kubernetes prints its number.
+    /// An unescaped equals sign in a value. Kubernetes prints its code point.
     #[error("invalid field selector: unescaped character in value: {}", u32::from(*character))]
     UnescapedCharacter {
-        /// The character.
+        /// The unescaped character.
         character: char,
     },
 }
 
 impl FieldSelector {
-    /// Reads a selector; the empty text selects everything.
+    /// Parses a selector; empty text matches everything.
     pub fn parse(text: &str) -> Result<Self, FieldSelectorError> {
         let mut term_texts = split_terms(text);
         term_texts.sort_unstable();
@@ -64,7 +64,7 @@ impl FieldSelector {
             let (field, operator, value) = split_term(part)
                 .ok_or_else(|| FieldSelectorError::NoOperator { selector: text.into(), term: part.into() })?;
             let term = FieldTerm { field: field.to_owned(), operator, value: unescape(value)? };
-            // A term that names nothing restricts nothing.
+            // A term without field and value has no effect.
             if !(term.field.is_empty() && term.value.is_empty()) {
                 terms.push(term);
             }
@@ -72,7 +72,7 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Whether an object is selected; `field` looks up one of its fields, and absence is the empty value.
+    /// Reports whether an object matches; `field` returns a field's value, and an absent field is empty.
     pub fn matches<'a>(&self, field: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.terms.iter().all(|term| {
             let is_equal = field(&term.field).unwrap_or("") == term.value;
@@ -83,17 +83,17 @@ impl FieldSelector {
         })
     }
 
-    /// Whether it selects everything.
+    /// Reports whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// The conditions, all of which must hold.
+    /// Returns the terms, all of which must match.
     pub fn terms(&self) -> &[FieldTerm] {
         &self.terms
     }
 
-    /// The value that a field must have, by the first condition that says so.
+    /// Returns the value that the first equality term requires of a field.
     pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
         let requires = |term: &&FieldTerm| term.operator == FieldOperator::Equals && term.field == field;
         self.terms.iter().find(requires).map(|term| term.value.as_str())
@@ -131,7 +131,7 @@ fn needs_escape(character: char) -> bool {
     matches!(character, '\\' | ',' | '=')
 }
 
-/// Splits at commas without a backslash.
+/// Splits at unescaped commas.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut is_escaped = false;
     text.split(|character| {
@@ -142,7 +142,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Splits at the first operator; a field cannot hold an escaped one.
+/// Splits at the first operator; field names cannot contain one.
 fn split_term(term: &str) -> Option<(&str, FieldOperator, &str)> {
     let equals = term.find('=')?;
     let (before, from_equals) = term.split_at(equals);

@@ -8,80 +8,80 @@ use std::fmt;
 use super::requirement::{LabelRequirement, LabelRequirementError};
 use crate::field_error::FieldError;
 
-/// A conjunction of requirements; the empty one selects everything.
+/// A conjunction of requirements; empty matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    /// In the order of their keys.
+    /// Sorted by key.
     requirements: Vec<LabelRequirement>,
 }
 
-/// A text that is no label selector. Prints as Kubernetes prints it.
+/// A malformed label selector; displays as in Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelSelectorError {
-    /// A requirement ends or begins wrongly.
+    /// An unexpected token before or after a requirement.
     #[error("found '{found}', expected: {expected}")]
     Unexpected {
-        /// The token at fault; empty at the end of the text.
+        /// The token; empty at the end of the text.
         found: Box<str>,
-        /// What could stand there.
+        /// The tokens permitted there.
         expected: ExpectedToken,
     },
-    /// Something inside a requirement is out of place.
+    /// An unexpected token within a requirement.
     #[error("unable to parse requirement: found '{found}'{}expected: {expected}", expected.separator())]
     UnexpectedInRequirement {
-        /// The token at fault; empty at the end of the text.
+        /// The token; empty at the end of the text.
         found: Box<str>,
-        /// What could stand there.
+        /// The tokens permitted there.
         expected: ExpectedToken,
     },
     /// The key is not a label key.
     #[error("unable to parse requirement: {0}")]
     Key(FieldError),
-    /// The values do not fit the operator, or are not label values.
+    /// The values do not match the operator, or are not label values.
     #[error("unable to parse requirement: {0}")]
     Requirement(#[from] LabelRequirementError),
 }
 
-/// What could stand in the place of an unexpected token.
+/// The tokens permitted in place of an unexpected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedToken {
-    /// The start of a requirement, or nothing.
+    /// A requirement, or the end.
     RequirementOrEnd,
-    /// The start of a requirement.
+    /// A requirement.
     RequirementAfterComma,
-    /// The next requirement, or nothing.
+    /// A further requirement, or the end.
     CommaOrEnd,
     /// A key or a value.
     Identifier,
     /// An operator.
     Operator,
-    /// The list of values.
+    /// The start of the value list.
     OpeningParenthesis,
     /// A value, or the end of the list.
     ValueOrClosingParenthesis,
-    /// More values, or the end of the list.
+    /// A further value, or the end of the list.
     CommaOrClosingParenthesis,
     /// A value, or an empty one.
     CommaOrValue,
 }
 
 impl LabelSelector {
-    /// Reads a selector; the empty text selects everything.
+    /// Parses a selector; empty text matches everything.
     pub fn parse(text: &str) -> Result<Self, LabelSelectorError> {
         parser::parse_requirements(text).map(Self::from_iter)
     }
 
-    /// Whether an object is selected; `label` looks up one of its labels.
+    /// Reports whether an object matches; `label` returns a label's value.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(label(requirement.key())))
     }
 
-    /// Whether it selects everything.
+    /// Reports whether the selector matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The conditions, all of which must hold, in the order of their keys.
+    /// Returns the requirements, all of which must match, sorted by key.
     pub fn requirements(&self) -> &[LabelRequirement] {
         &self.requirements
     }
@@ -95,7 +95,7 @@ impl FromIterator<LabelRequirement> for LabelSelector {
     }
 }
 
-/// The canonical form: requirements in the order of their keys, values sorted.
+/// Formats canonically: requirements sorted by key, values sorted.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, requirement) in self.requirements.iter().enumerate() {

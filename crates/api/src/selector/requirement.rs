@@ -1,56 +1,56 @@
-//! One condition on one label.
+//! A requirement on one label.
 
 use std::fmt;
 
 use crate::field_error::FieldError;
 use crate::validation;
 
-/// A condition on one label. Always valid: it can only be made by [`LabelRequirement::new`].
+/// A requirement on one label, always valid: [`LabelRequirement::new`] checks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRequirement {
     key: String,
     operator: LabelOperator,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     values: Vec<String>,
-    /// What `>` and `<` compare with; zero for all others.
+    /// The integer that `>` and `<` compare with; 0 for other operators.
     bound: i64,
 }
 
-/// How a label is compared.
+/// The comparison of a label requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
-    /// Its value is one of several.
+    /// The value is in the list.
     In,
-    /// It is absent, or its value is none of several.
+    /// The label is absent, or its value is not in the list.
     NotIn,
-    /// Its value is this one, written `=`.
+    /// The value is equal, written `=`.
     Equals,
-    /// Its value is this one, written `==`.
+    /// The value is equal, written `==`.
     DoubleEquals,
-    /// It is absent, or its value is another.
+    /// The label is absent, or its value differs.
     NotEquals,
-    /// It is present.
+    /// The label is present.
     Exists,
-    /// It is absent.
+    /// The label is absent.
     DoesNotExist,
-    /// Its value is a greater integer.
+    /// The value is a greater integer.
     GreaterThan,
-    /// Its value is a lesser integer.
+    /// The value is a smaller integer.
     LessThan,
 }
 
-/// A condition that breaks the rules of keys and values.
+/// An invalid requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRequirementError {
     /// Never empty.
     errors: Vec<FieldError>,
 }
 
-/// How many errors are told: a request line has room for thousands of bad values, and each message is far longer.
+/// Limit on reported errors: a request line can contain thousands of bad values, and each message is far longer.
 const REPORTED_ERRORS_MAX: usize = 16;
 
 impl LabelRequirement {
-    /// Checks key, number of values, and values; values are sorted and doubles dropped.
+    /// Validates key, number of values, and values; sorts the values and removes duplicates.
     pub fn new(
         key: impl Into<String>,
         operator: LabelOperator,
@@ -90,22 +90,22 @@ impl LabelRequirement {
         }
     }
 
-    /// The label it is about.
+    /// Returns the label's key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// How it compares.
+    /// Returns the comparison.
     pub fn operator(&self) -> LabelOperator {
         self.operator
     }
 
-    /// What it compares with, sorted.
+    /// Returns the values, sorted.
     pub fn values(&self) -> &[String] {
         &self.values
     }
 
-    /// Whether an object with this value of the label meets the condition; `None` is absence.
+    /// Reports whether a label value matches; `None` means that the label is absent.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let is_among = |value: &str| self.values.iter().any(|candidate| candidate == value);
         match self.operator {
@@ -154,7 +154,7 @@ fn parse_integer(value: Option<&str>) -> Option<i64> {
     value?.parse().ok()
 }
 
-/// The canonical form, which parses back to the same requirement.
+/// Formats canonically; parsing the result yields the same requirement.
 impl fmt::Display for LabelRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, operator, values, .. } = self;

@@ -1,4 +1,4 @@
-//! Every failure Kubernetes has a constructor for, with its reason, its code and its words.
+//! Constructors for Kubernetes' error responses, with reason, code and message.
 
 use std::fmt::Display;
 
@@ -15,19 +15,19 @@ impl Status {
         Self::failure(404, StatusReason::NotFound, message).with_object_details(resource, name)
     }
 
-    /// 404: no server knows the path. A plain `not_found` would promise that the resource exists.
+    /// 404: no route matches the path. Unlike `not_found`, it does not imply that the resource exists.
     pub fn path_not_found() -> Self {
         Self::failure(404, StatusReason::NotFound, "the server could not find the requested resource")
             .with_empty_details()
     }
 
-    /// 405: other methods are allowed on the path.
+    /// 405: the path supports other methods.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::failure(405, StatusReason::MethodNotAllowed, message).with_empty_details()
     }
 
-    /// What kube-apiserver answers to a request that fits no route of its resource.
+    /// The response of kube-apiserver to a request that matches no route of its resource.
     pub fn for_route_mismatch(mismatch: RouteMismatch) -> Self {
         match mismatch {
             RouteMismatch::NotFound => Self::path_not_found(),
@@ -37,7 +37,7 @@ impl Status {
         }
     }
 
-    /// 409: an object of that name exists.
+    /// 409: an object with that name exists.
     pub fn already_exists(resource: GroupResource<&str>, name: &str) -> Self {
         let message = format!("{resource} {} already exists", Quoted(name));
         Self::failure(409, StatusReason::AlreadyExists, message).with_object_details(resource, name)
@@ -54,13 +54,13 @@ impl Status {
             .with_retry_after(retry_after_seconds)
     }
 
-    /// 401: who you are is not known.
+    /// 401: authentication failed.
     pub fn unauthorized(reason: &str) -> Self {
         let message = if reason.is_empty() { "not authorized" } else { reason };
         Self::failure(401, StatusReason::Unauthorized, message)
     }
 
-    /// 403: you may not. Resource and name may be empty.
+    /// 403: not permitted. Resource and name may be empty.
     pub fn forbidden(resource: GroupResource<&str>, name: &str, reason: impl Display) -> Self {
         let message = if resource.group.is_empty() && resource.resource.is_empty() {
             format!("forbidden: {reason}")
@@ -72,18 +72,18 @@ impl Status {
         Self::failure(403, StatusReason::Forbidden, message).with_object_details(resource, name)
     }
 
-    /// 409: the object changed since it was read, or a precondition does not hold.
+    /// 409: the object was modified since it was read, or a precondition failed.
     pub fn conflict(resource: GroupResource<&str>, name: &str, reason: impl Display) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {}: {reason}", Quoted(name));
         Self::failure(409, StatusReason::Conflict, message).with_object_details(resource, name)
     }
 
-    /// 410: the resource version or continue token is too old.
+    /// 410: the resourceVersion or continue token is too old.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, StatusReason::Expired, message)
     }
 
-    /// 422: the object breaks rules.
+    /// 422: the object failed validation.
     pub fn invalid(kind: GroupKind<&str>, name: &str, errors: &[FieldError]) -> Self {
         let message = match FieldError::aggregate(errors) {
             None => format!("{kind} {} is invalid", Quoted(name)),
@@ -96,55 +96,55 @@ impl Status {
         status
     }
 
-    /// 400: the request itself makes no sense.
+    /// 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::failure(400, StatusReason::BadRequest, message)
     }
 
-    /// 429: slow down, and try again after some seconds.
+    /// 429: retry after some seconds.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         Self::failure(429, StatusReason::TooManyRequests, message).with_retry_after(retry_after_seconds)
     }
 
-    /// 503: not now.
+    /// 503: temporarily unavailable.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::failure(503, StatusReason::ServiceUnavailable, message)
     }
 
-    /// 405: the resource does not do that.
+    /// 405: the resource does not support the action.
     pub fn method_not_supported(resource: GroupResource<&str>, action: &str) -> Self {
         let message = format!("{action} is not supported on resources of kind {}", Quoted(&resource.to_string()));
         Self::failure(405, StatusReason::MethodNotAllowed, message).with_object_details(resource, "")
     }
 
-    /// 500: our fault.
+    /// 500: an internal error.
     pub fn internal_error(error: impl Display) -> Self {
         Self::failure(500, StatusReason::InternalError, format!("Internal error occurred: {error}"))
             .with_cause("", error.to_string())
     }
 
-    /// 500: a stored object cannot be read.
+    /// 500: a stored object cannot be decoded.
     pub fn storage_read_error(message: impl Into<String>) -> Self {
         Self::failure(500, StatusReason::StorageReadError, message)
     }
 
-    /// 504: it took too long; it may still happen.
+    /// 504: the operation timed out and may still take effect.
     pub fn timeout(message: impl Display, retry_after_seconds: u32) -> Self {
         Self::failure(504, StatusReason::Timeout, format!("Timeout: {message}")).with_retry_after(retry_after_seconds)
     }
 
-    /// 504: the client has seen a later revision than this server.
+    /// 504: the requested revision is newer than this server's.
     pub fn too_large_resource_version(wanted: u64, current: u64, retry_after_seconds: u32) -> Self {
         let message = format!("Too large resource version: {wanted}, current: {current}");
         Self::timeout(message, retry_after_seconds).with_cause("ResourceVersionTooLarge", "Too large resource version")
     }
 
-    /// 413: the body is too big.
+    /// 413: the body is too large.
     pub fn request_entity_too_large(message: impl Display) -> Self {
         Self::failure(413, StatusReason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
     }
 
-    /// 406: no encoding that the client accepts.
+    /// 406: the client accepts none of the encodings.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", accepted.join(", "));
         Self::failure(406, StatusReason::NotAcceptable, message)
@@ -158,7 +158,7 @@ impl Status {
         Self::failure(415, StatusReason::UnsupportedMediaType, message)
     }
 
-    /// 200: the object is gone.
+    /// 200: the object is deleted.
     pub fn deleted(resource: GroupResource<&str>, name: &str, uid: &str) -> Self {
         let mut status =
             Self { outcome: StatusOutcome::Success, ..Self::default() }.with_object_details(resource, name);

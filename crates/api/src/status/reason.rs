@@ -5,53 +5,53 @@ use serde::{Deserialize, Deserializer};
 /// Why an operation failed, for programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusReason {
-    /// No reason is given; clients fall back to the code.
+    /// No reason; clients fall back to the code.
     #[default]
     Unknown,
-    /// 401: who you are is not known.
+    /// 401: authentication failed.
     Unauthorized,
-    /// 403: you may not.
+    /// 403: not permitted.
     Forbidden,
-    /// 404: there is no such object or resource.
+    /// 404: no such object or resource.
     NotFound,
-    /// 409: an object of that name exists.
+    /// 409: an object with that name exists.
     AlreadyExists,
-    /// 409: somebody else wrote first.
+    /// 409: the object was modified concurrently.
     Conflict,
-    /// 410: it was there and is no more.
+    /// 410: the resource is no longer available.
     Gone,
-    /// 422: the object breaks rules; see the causes.
+    /// 422: the object failed validation; see the causes.
     Invalid,
-    /// 500: a passing fault; try again.
+    /// 500: a transient error; retry.
     ServerTimeout,
-    /// 500: a stored object cannot be read.
+    /// 500: a stored object cannot be decoded.
     StorageReadError,
-    /// 504: it took too long; it may still happen.
+    /// 504: the operation timed out and may still take effect.
     Timeout,
-    /// 429: slow down.
+    /// 429: retry later.
     TooManyRequests,
-    /// 400: the request itself makes no sense.
+    /// 400: the request is malformed.
     BadRequest,
-    /// 405: the resource does not do that.
+    /// 405: the resource does not support the action.
     MethodNotAllowed,
-    /// 406: no encoding that the client accepts.
+    /// 406: the client accepts none of the encodings.
     NotAcceptable,
-    /// 413: the body is too big.
+    /// 413: the body is too large.
     RequestEntityTooLarge,
     /// 415: the body has an unknown encoding.
     UnsupportedMediaType,
-    /// 500: our fault.
+    /// 500: an internal error.
     InternalError,
-    /// 410: the resource version or continue token is too old.
+    /// 410: the resourceVersion or continue token is too old.
     Expired,
-    /// 503: not now.
+    /// 503: temporarily unavailable.
     ServiceUnavailable,
-    /// A reason this release does not know, from another server.
+    /// A reason of another server that this release does not know.
     Other(Box<str>),
 }
 
 impl StatusReason {
-    /// As on the wire; empty for [`StatusReason::Unknown`].
+    /// Returns the wire value; empty for [`StatusReason::Unknown`].
     pub fn as_str(&self) -> &str {
         match self {
             Self::Unknown => "",

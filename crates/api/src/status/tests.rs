@@ -9,7 +9,7 @@ const DEPLOYMENTS: GroupResource<&str> = GroupResource { group: "apps", resource
 const DEPLOYMENT: GroupKind<&str> = GroupKind { group: "apps", kind: "Deployment" };
 const NO_RESOURCE: GroupResource<&str> = GroupResource { group: "", resource: "" };
 
-/// The body as sent, which must read back as the same status.
+/// Compares the encoded body and checks that it decodes to the same status.
 #[track_caller]
 fn check(status: &Status, body: &Expect) {
     let bytes = status.to_json();

@@ -1,4 +1,4 @@
-//! What the query says about a request for many objects.
+//! The query parameters of list and watch requests.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::query;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::validation;
 
-/// Completes a target whose verb came from the method: without a name, get is list or watch, and delete is deletecollection.
+/// Refines the verb from the method: without a name, get becomes list or watch, and delete becomes deletecollection.
 pub(super) fn apply_list_query<'a>(query: &'a str, target: &mut ResourceTarget<'a>) {
     let is_nameless = target.name.is_empty();
     if !is_nameless || !matches!(target.verb, Verb::Get | Verb::Delete) {
@@ -27,7 +27,7 @@ pub(super) fn apply_list_query<'a>(query: &'a str, target: &mut ResourceTarget<'
     target.label_selector = options.label_selector.unwrap_or_default();
 }
 
-/// The first value of each parameter that matters here.
+/// The first value of each relevant parameter.
 #[derive(Default)]
 struct ListQuery<'a> {
     watch: Option<Cow<'a, str>>,
@@ -56,8 +56,8 @@ impl<'a> ListQuery<'a> {
         options
     }
 
-    /// The name that the field selector demands. None if any option is malformed: Kubernetes then heeds none of them but
-    /// `watch`. Nor if it could not be a name in a path, since it is used as one.
+    /// Returns the name that the field selector requires. `None` if any option is malformed, because Kubernetes then
+    /// ignores all options but `watch`, or if the name is not a valid path segment.
     fn required_name(&self) -> Option<String> {
         let name = name_required_by(self.field_selector.as_deref()?)?;
         let is_integer = |value: &Option<Cow<'_, str>>| value.as_ref().is_none_or(|value| value.parse::<i64>().is_ok());
@@ -69,11 +69,12 @@ impl<'a> ListQuery<'a> {
     }
 }
 
+/// Returns the value that the selector requires of `metadata.name`.
 fn name_required_by(selector: &str) -> Option<String> {
     if !selector.contains("metadata.name") {
         return None;
     }
-    // What informers of a single object send: one term, no escapes. Not worth a parser.
+    // Fast path for informers of a single object: one term, no escapes.
     if let Some(name) = selector.strip_prefix("metadata.name=")
         && !name.contains([',', '=', '\\'])
     {

@@ -1,27 +1,28 @@
-//! The path of a request, split into what it names.
+//! Splits a request path into the parts it names.
 
 use std::borrow::Cow;
 
 use super::{TargetError, Verb};
 use crate::query::unescape;
 
-/// Which segments the path of a resource has, whether they are empty or not.
+/// The structure of a resource path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathForm {
-    /// False if the path begins with more than one slash: kube-apiserver authorizes it as a resource and has no route for it.
+    /// False if the path begins with several slashes: kube-apiserver authorizes it as a resource but has no route for
+    /// it.
     pub is_rooted: bool,
-    /// What stands between the version and the rest.
+    /// The segment between the version and the rest.
     pub prefix: VerbPrefix,
-    /// True if `namespaces/<namespace>` stands before the resource. False for the paths of a namespace itself.
+    /// True if `namespaces/<namespace>` precedes the resource; false for the paths of a namespace itself.
     pub in_namespace: bool,
-    /// The last segment that the path has.
+    /// The last segment of the path.
     pub depth: PathDepth,
 }
 
-/// The old way to name a verb in the path. With a prefix the query is not heeded.
+/// The deprecated way to specify a verb in the path. With a prefix the query is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VerbPrefix {
-    /// No prefix: the verb follows from the method.
+    /// The verb follows from the method.
     None,
     /// `/watch/`.
     Watch,
@@ -29,20 +30,20 @@ pub enum VerbPrefix {
     Proxy,
 }
 
-/// How far a path goes, counted from the resource.
+/// How far a path reaches, counted from the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PathDepth {
-    /// To the resource: all objects.
+    /// The resource: all objects.
     Collection,
-    /// To the name of an object.
+    /// The name of an object.
     Item,
-    /// To a subresource.
+    /// A subresource.
     Subresource,
     /// Beyond the subresource.
     Subpath,
 }
 
-/// What a path names, before the query is looked at.
+/// The parts of a path, before the query is evaluated.
 pub(super) struct PathParts<Text> {
     pub(super) verb: Verb,
     pub(super) form: PathForm,
@@ -71,10 +72,10 @@ impl<'p> PathParts<&'p str> {
     }
 }
 
-/// `/watch` or `/proxy` with nothing behind.
+/// `/watch` or `/proxy` without a resource.
 pub(super) struct MissingResourceAfterVerb;
 
-/// Decodes a path; it stays borrowed if it holds no escape.
+/// Decodes a path; borrows it if it has no escapes.
 pub(super) fn decode_path(path: &str) -> Result<Cow<'_, str>, TargetError> {
     if !path.contains('%') {
         return Ok(Cow::Borrowed(path));
@@ -84,7 +85,7 @@ pub(super) fn decode_path(path: &str) -> Result<Cow<'_, str>, TargetError> {
     String::from_utf8(bytes).map(Cow::Owned).map_err(|_| TargetError::NotUtf8 { path: path.into() })
 }
 
-/// Splits a decoded path. `None` if it names no resource.
+/// Splits a decoded path; `None` if it names no resource.
 pub(super) fn split_path<'p>(
     method: &str,
     path: &'p str,
@@ -95,7 +96,7 @@ pub(super) fn split_path<'p>(
         Some("apis") => segments.next(),
         _ => None,
     };
-    // There must be a segment behind the version, be it empty.
+    // A segment must follow the version, even an empty one.
     let (Some(group), Some(version), Some(first)) = (group, segments.next(), segments.peek()) else { return Ok(None) };
     let (verb, prefix) = match first {
         "watch" => (Verb::Watch, VerbPrefix::Watch),
@@ -129,8 +130,8 @@ pub(super) fn split_path<'p>(
     }))
 }
 
-/// Reads `namespaces/<namespace>` and skips it if a resource follows; if not, the namespace is itself the object. `status`
-/// and `finalize` are subresources of namespaces, not resources in them. Returns the namespace, and whether it was skipped.
+/// Consumes `namespaces/<namespace>` if a resource follows; otherwise the namespace itself is the object. `status`
+/// and `finalize` are subresources of namespaces. Returns the namespace and whether it was consumed.
 fn take_namespace<'p>(segments: &mut PathSegments<'p>) -> (&'p str, bool) {
     let mut ahead = *segments;
     if ahead.next() != Some("namespaces") {
@@ -144,10 +145,10 @@ fn take_namespace<'p>(segments: &mut PathSegments<'p>) -> (&'p str, bool) {
     (namespace, is_skipped)
 }
 
-/// The segments of a path without the slashes at its ends; empty ones between slashes count.
+/// The segments of a path without leading and trailing slashes; empty inner segments count.
 #[derive(Clone, Copy)]
 struct PathSegments<'p> {
-    /// Nothing is left if this is absent; an empty segment is if it is empty.
+    /// `None` at the end; an empty string is an empty segment.
     remaining: Option<&'p str>,
 }
 

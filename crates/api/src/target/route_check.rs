@@ -1,34 +1,35 @@
-//! Whether a path and a method fit a resource, by the routes that kube-apiserver registers for it.
+//! Checks path and method against the routes that kube-apiserver registers for a resource.
 //!
-//! Authorization looks at the namespace of a path, handlers look at the scope of the resource. [`ResourceTarget::check_route`] refuses every
-//! request for which the two differ, so that a right in one namespace is never a right on a cluster-scoped resource. Built-in
-//! resources, reviews and routing over documents of peers share it.
+//! Authorization uses the namespace of the path, handlers use the scope of the resource.
+//! [`ResourceTarget::check_route`] rejects requests where the two disagree, so that a permission in one namespace
+//! never grants access to a cluster-scoped resource. Built-in resources, reviews and the routing of peers' resources
+//! share it.
 
 use super::{HttpMethod, PathDepth, ResourceTarget, Verb, VerbPrefix};
 
-/// Whether the objects of a resource live in namespaces.
+/// The scope of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KindScope {
-    /// One per cluster.
+    /// Objects have no namespace.
     Cluster,
-    /// In a namespace.
+    /// Objects have a namespace.
     Namespaced,
 }
 
-/// Why a request fits no route of its resource.
+/// Why a request matches no route of its resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RouteMismatch {
     /// No route has this path: 404.
     NotFound,
-    /// Routes have this path, and none of them the method: 405.
+    /// The path has routes, but none with this method: 405.
     MethodNotAllowed,
-    /// The path has an empty segment for the name of the object: 400.
+    /// The segment for the object's name is empty: 400.
     NameRequired,
-    /// The path has an empty segment for the namespace, and the request is not a list or a watch: 400.
+    /// The segment for the namespace is empty and the request is neither a list nor a watch: 400.
     NamespaceRequired,
 }
 
-/// A method that a path takes, and the verb that the resource must offer for it.
+/// A method and the verb that the resource must support for it.
 type MethodRoute = (HttpMethod, Verb);
 
 const COLLECTION: &[MethodRoute] =
@@ -46,7 +47,7 @@ const SUBRESOURCE: &[MethodRoute] = &[
     (HttpMethod::Patch, Verb::Patch),
     (HttpMethod::Delete, Verb::Delete),
 ];
-/// The subresource `proxy` passes on two more methods, which discovery has no verbs for.
+/// The subresource `proxy` accepts two more methods, for which discovery has no verbs.
 const PROXY: &[MethodRoute] = &[
     (HttpMethod::Get, Verb::Get),
     (HttpMethod::Post, Verb::Create),
@@ -61,11 +62,11 @@ const WATCH: &[MethodRoute] = &[(HttpMethod::Get, Verb::Watch)];
 const NO_ROUTES: &[MethodRoute] = &[];
 
 impl ResourceTarget<'_> {
-    /// Checks the path and method against the routes of a resource with this scope and these verbs; for a path with a
-    /// subresource the verbs are those of the subresource.
+    /// Checks path and method against the routes of a resource with this scope and these verbs. For a path with a
+    /// subresource, `offers` is about the subresource.
     ///
-    /// A resource that offers more verbs never fits less. A watch by `?watch=true` is a route of list: whether the resource
-    /// offers watch is left to the handler.
+    /// More supported verbs never match fewer requests. A watch by `?watch=true` uses the route of list; the handler
+    /// checks whether the resource supports watch.
     pub fn check_route(&self, scope: KindScope, offers: impl Fn(Verb) -> bool) -> Result<(), RouteMismatch> {
         let routes = self.routes(scope);
         if !routes.iter().any(|&(method, verb)| method == self.method && offers(verb)) {
@@ -75,7 +76,7 @@ impl ResourceTarget<'_> {
         if self.path_form.depth != PathDepth::Collection && self.name.is_empty() {
             return Err(RouteMismatch::NameRequired);
         }
-        // Lists and watches over the empty namespace are over all of them; a create is refused by validation of the object.
+        // Lists and watches with an empty namespace cover all namespaces; a create fails in validation.
         let is_one_namespace = match self.verb {
             Verb::List | Verb::Watch => false,
             Verb::Create => self.path_form.depth != PathDepth::Collection,
@@ -88,6 +89,7 @@ impl ResourceTarget<'_> {
         Ok(())
     }
 
+    /// Returns the methods and verbs that kube-apiserver registers for a path of this form.
     fn routes(&self, scope: KindScope) -> &'static [MethodRoute] {
         let path_form = self.path_form;
         match (scope, path_form.in_namespace) {
@@ -100,7 +102,7 @@ impl ResourceTarget<'_> {
         let is_proxy = self.subresource == "proxy";
         match (path_form.prefix, path_form.depth) {
             (VerbPrefix::Proxy, _) => NO_ROUTES,
-            // An empty segment where a subresource is expected.
+            // The subresource segment is empty.
             (_, PathDepth::Subresource | PathDepth::Subpath) if self.subresource.is_empty() => NO_ROUTES,
             (VerbPrefix::Watch, PathDepth::Collection | PathDepth::Item | PathDepth::Subresource) => WATCH,
             (VerbPrefix::None, PathDepth::Collection) => COLLECTION,

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// `verb group/version ns=.. resource/name/subresource ...rest`, only what is there.
+/// Formats as `verb group/version ns=.. resource/name/subresource ...rest`, without absent parts.
 fn print(target: &Target<'_>) -> String {
     let resource = match target {
         Target::NonResource(target) => return format!("non-resource {} {}", target.verb, target.path),

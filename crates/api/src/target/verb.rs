@@ -1,30 +1,30 @@
-//! What is to be done with a resource.
+//! Request verbs and HTTP methods.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What is to be done with a resource, as authorization rules and discovery name it.
+/// A request verb, as in authorization rules and discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// Read one object.
     Get,
-    /// Read many.
+    /// Read a collection.
     List,
-    /// Follow changes.
+    /// Stream changes.
     Watch,
-    /// Write a new object.
+    /// Create an object.
     Create,
     /// Replace an object.
     Update,
     /// Change parts of an object.
     Patch,
-    /// Remove an object.
+    /// Delete an object.
     Delete,
-    /// Remove many.
+    /// Delete a collection.
     DeleteCollection,
-    /// Pass the request on to what the object stands for, by the old `/proxy/` prefix.
+    /// Proxy to the object's backend, by the deprecated `/proxy/` prefix.
     Proxy,
-    /// A method that means nothing to a resource.
+    /// A method without a verb for resources.
     Unknown,
 }
 
@@ -39,7 +39,7 @@ pub enum HttpMethod {
     Patch,
     Delete,
     Options,
-    /// A method that no route takes.
+    /// A method that no route accepts.
     Other,
 }
 
@@ -59,7 +59,7 @@ impl HttpMethod {
 }
 
 impl Verb {
-    /// All that have a name.
+    /// All verbs except `Unknown`.
     pub const NAMED: [Self; 9] = [
         Self::Get,
         Self::List,
@@ -72,7 +72,7 @@ impl Verb {
         Self::Proxy,
     ];
 
-    /// As in rules and documents; empty for [`Verb::Unknown`].
+    /// Returns the name in rules and documents; empty for [`Verb::Unknown`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -88,17 +88,17 @@ impl Verb {
         }
     }
 
-    /// The verb of a name in rules and documents.
+    /// Parses a name from rules or documents.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|verb| verb.as_str() == name)
     }
 
-    /// Whether nothing is changed, so that the request may be repeated.
+    /// Reports whether the verb is read-only, so that the request can be retried.
     pub const fn is_read(self) -> bool {
         matches!(self, Self::Get | Self::List | Self::Watch)
     }
 
-    /// Before name and query are looked at. Methods are case-sensitive.
+    /// Maps the method, before name and query are considered. Methods are case-sensitive.
     pub(super) fn from_method(method: &str) -> Self {
         match method {
             "GET" | "HEAD" => Self::Get,
@@ -117,7 +117,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// The verb of a path that names no resource: the method in lower case.
+/// Returns the verb of a non-resource path: the method in lower case.
 pub(super) fn non_resource_verb(method: &str) -> Cow<'static, str> {
     Cow::Borrowed(match method {
         "GET" => "get",

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use access::User;
 use access::authentication::{AuthenticationMethod, RequestIdentity};
-use peering::forward::{self, UnsendableUser};
+use forward::UnsendableUser;
 
 /// Who asks, and how we know. Clones share it.
 #[derive(Clone, Debug)]

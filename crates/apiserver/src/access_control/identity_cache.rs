@@ -17,7 +17,7 @@ const IDENTITY_HEADERS_BYTES_MAX: usize = 4 << 10;
 
 /// The last that was found out. Belongs to one verdict on one certificate.
 #[derive(Debug, Default)]
-pub(super) struct IdentityCache(Mutex<Option<CachedIdentity>>);
+pub struct IdentityCache(Mutex<Option<CachedIdentity>>);
 
 #[derive(Debug)]
 struct CachedIdentity {

@@ -6,6 +6,7 @@ use access::User;
 use access::authentication::{
     AnonymousAccess, CertificateFieldSet, ClientCertificate, FrontProxy, FrontProxyHeaderNames, TokenAuthenticator,
 };
+use edge::ClientConnection;
 use http::HeaderName;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
@@ -109,23 +110,18 @@ fn certificate_is_verified_once_per_ca_bundle_load() {
     assert!(matches!(verified.front_proxy_certificate(), ClientCertificate::Untrusted(_)));
     assert!(Arc::ptr_eq(&verified, &first.verify(&jane)), "the verdict was remembered");
     assert!(!Arc::ptr_eq(&verified, &bundles().verify(&jane)), "other readings, another verdict");
-    let without_certificate = ClientConnection {
-        client_address: jane.client_address,
-        certificates: vec![],
-        access_cache: Mutex::default(),
-        sticky_peer: Mutex::default(),
-    };
+    let without_certificate = connection(vec![]);
     assert_eq!(first.verify(&without_certificate).client_certificate(), ClientCertificate::Absent);
     let none = CaBundles { client: None, front_proxy: None };
     assert_eq!(none.verify(&jane).client_certificate(), ClientCertificate::Absent, "there is nothing to judge by");
 }
 
-fn connection_with_certificate(pair: &CertificateFiles) -> ClientConnection {
-    let certificates = CertificateDer::pem_file_iter(&pair.certificate).unwrap().map(Result::unwrap).collect();
-    ClientConnection {
-        client_address: "127.0.0.1:1".parse().unwrap(),
-        certificates,
-        access_cache: Mutex::default(),
-        sticky_peer: Mutex::default(),
-    }
+fn connection_with_certificate(pair: &CertificateFiles) -> CachedConnection<VerificationCache<IdentityCache>> {
+    connection(CertificateDer::pem_file_iter(&pair.certificate).unwrap().map(Result::unwrap).collect())
+}
+
+fn connection(certificates: Vec<CertificateDer<'static>>) -> CachedConnection<VerificationCache<IdentityCache>> {
+    let client_address = "127.0.0.1:1".parse().unwrap();
+    let client = ClientConnection { client_address, certificates, sticky_peer: Mutex::default() };
+    CachedConnection { client, cache: Mutex::default() }
 }

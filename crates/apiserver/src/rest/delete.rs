@@ -1,7 +1,6 @@
 //! Delete: at once, or marked and waited for.
 
 use api::Status;
-use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
 use object::delete::{self, DeleteOptions, DeleteOutcome};
@@ -13,19 +12,19 @@ use store::Key;
 use super::object_selector::ObjectSelector;
 use super::{RequestContext, current_time};
 use crate::request_options::{ListOptions, ReadVerb};
-use crate::{error_status, json_response, kinds, object_codec, request_body};
+use crate::{error_status, json_response, object_codec, request_body};
 
 pub(super) async fn delete(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
     context.check_path_names()?;
     let options = delete_options(context, request).await?;
     let name = &*context.target.name;
     match delete_object(context, context.object_key(name), name, &options).await? {
-        DeletedObject::Removed(deleted) if kinds::returns_deleted_object(context.resource.served) => {
+        DeletedObject::Removed(deleted) if context.resource.served.kind.strategy.returns_deleted_object => {
             Ok(context.object_response(StatusCode::OK, &deleted))
         }
         DeletedObject::Removed(deleted) => {
             let status = Status::deleted(context.target.group_resource(), name, &deleted.uid);
-            Ok(json_response(status.to_json().into()))
+            Ok(json_response(status.to_json()))
         }
         DeletedObject::Terminating(stored) => Ok(context.object_response(StatusCode::OK, &stored)),
     }
@@ -68,7 +67,7 @@ pub(super) async fn delete_collection(context: RequestContext<'_>, request: Requ
         body.extend_from_slice(&object_codec::encode_served(stored, context.resource.served));
     }
     body.extend_from_slice(b"]}\n");
-    Ok(json_response(Bytes::from(body)))
+    Ok(json_response(body))
 }
 
 pub(super) enum DeletedObject {
@@ -84,24 +83,25 @@ pub(super) async fn delete_object(
 ) -> Result<DeletedObject, Status> {
     let not_found = || Status::not_found(context.target.group_resource(), name);
     let reject = |rejection: Rejection| context.rejection_status(rejection, name);
-    kinds::check_deletable(context.resource.served, name)?;
+    let served = context.resource.served;
+    let strategy = served.kind.strategy;
+    (strategy.check_deletable)(name).map_err(reject)?;
     let mut stored_before: Option<StoredObject> = None;
     let mut is_dry_removal = false;
     let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(not_found)?;
         stored_before = Some(current.clone());
-        let object = object_codec::decode_served(current, context.resource.served);
+        let object = object_codec::decode_served(current, served);
         let now = current_time();
-        let deletion = delete::decide_deletion(&object, options, context.resource.kind_rules, now).map_err(reject)?;
-        let deletion = kinds::adjust_deletion(context.resource.served, &object, deletion, now);
+        let deletion = delete::decide_deletion(&object, options, &served.rules, now).map_err(reject)?;
+        let deletion = (strategy.adjust_deletion)(&object, deletion, now);
         let decision = match deletion {
             DeleteOutcome::Remove(_) => WriteDecision::Delete,
             DeleteOutcome::Pending => WriteDecision::Keep,
             DeleteOutcome::Mark(marked) if marked == object => WriteDecision::Keep,
-            DeleteOutcome::Mark(marked) => WriteDecision::Put {
-                value: object_codec::encode_for_storage(marked, context.storage_kind()),
-                ttl: context.resource.kind_rules.ttl,
-            },
+            DeleteOutcome::Mark(marked) => {
+                WriteDecision::Put { value: object_codec::encode_for_storage(marked, served), ttl: served.rules.ttl }
+            }
         };
         is_dry_removal = options.is_dry_run && decision == WriteDecision::Delete;
         Ok(if options.is_dry_run { WriteDecision::Keep } else { decision })
@@ -119,5 +119,6 @@ pub(super) async fn delete_object(
 
 async fn delete_options(context: RequestContext<'_>, request: Request) -> Result<DeleteOptions, Status> {
     let status_context = context.status_context(&context.target.name);
-    request_body::read_delete_options(request, context.server.served_resources.release(), status_context).await
+    let release = context.server.served_resources.release();
+    request_body::read_delete_options(request, context.record, release, status_context).await
 }

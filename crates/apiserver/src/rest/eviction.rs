@@ -1,9 +1,10 @@
 //! The subresource `pods/eviction`: a pod is deleted, if its budget of disruption allows it.
 
 use api::json::JsonObject;
-use api::{GroupVersionKind, GroupVersionResource, Status};
+use api::{GroupResource, GroupVersionKind, GroupVersionResource, Status};
 use edge::{Request, Response};
 use http::StatusCode;
+use kinds::pod_disruption_budget::{self as disruption_budget, EvictionRefusal};
 use object::delete::DeleteOptions;
 use object::{StoredObject, decode};
 use registry::read::ReadConsistency;
@@ -14,12 +15,12 @@ use store::Key;
 use super::delete::delete_object;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
-use crate::kinds::disruption_budget;
 use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 use crate::{ResolvedResource, error_status, json_response};
 
+const EVICTION_VIOLATES_BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 const EVICTION_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "policy", version: "v1", kind: "Eviction" };
 const DISRUPTION_BUDGETS: GroupVersionResource<&str> =
     GroupVersionResource { group: "policy", version: "v1", resource: "poddisruptionbudgets" };
@@ -31,7 +32,8 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Reques
     let status_context = context.status_context(name);
     let expected =
         ExpectedBody { kind: EVICTION_KIND, release: context.server.served_resources.release(), status_context };
-    let CheckedObject { object: eviction, warnings } = request_body::read_object(request, &expected).await?;
+    let CheckedObject { object: eviction, warnings } =
+        request_body::read_object(request, context.record, &expected).await?;
     let name_in_body = eviction.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
     if name_in_body.is_some_and(|name_in_body| !name_in_body.is_empty() && name_in_body != name) {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
@@ -40,8 +42,7 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Reques
     options.is_dry_run |= write_options.is_dry_run;
     context.consume_disruption_budget(&options).await?;
     delete_object(context, context.object_key(name), name, &options).await?;
-    let mut response =
-        json_response(Status { outcome: api::status::StatusOutcome::Success, ..Status::default() }.to_json().into());
+    let mut response = json_response(error_status::success_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }
@@ -69,13 +70,7 @@ impl RequestContext<'_> {
         match &*self.find_budgets(budgets, &pod).await? {
             [] => Ok(()),
             [key] => self.consume_from_budget(budgets, key, &pod, options).await,
-            [_, _, ..] => Err(Status {
-                message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
-                          support."
-                    .to_owned(),
-                code: 500,
-                ..Status::default()
-            }),
+            [_, _, ..] => Err(error_status::status_for_ambiguous_budgets()),
         }
     }
 
@@ -96,22 +91,59 @@ impl RequestContext<'_> {
         pod: &JsonObject,
         options: &DeleteOptions,
     ) -> Result<(), Status> {
-        let stored_resource = budgets.served.stored_resource.as_ref().expect("a bound resource is persisted");
         let decide = |current: Option<&StoredObject>| {
             // A budget that has just gone holds nothing.
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
-            match disruption_budget::consume_disruption(
-                &object_codec::decode_served(current, budgets.served),
-                pod,
-                current_time(),
-            )? {
+            let budget = object_codec::decode_served(current, budgets.served);
+            let consumed = disruption_budget::consume_disruption(&budget, pod, current_time());
+            match consumed.map_err(|refusal| refusal_status(refusal, &current.name))? {
                 Some(updated_budget) if !options.is_dry_run => Ok(WriteDecision::Put {
-                    value: object_codec::encode_for_storage(updated_budget, stored_resource.encoding),
+                    value: object_codec::encode_for_storage(updated_budget, budgets.served),
                     ttl: None,
                 }),
                 Some(_) | None => Ok(WriteDecision::Keep),
             }
         };
         self.persist(budgets, key, None, decide).await.map(drop).map_err(error_status::status_for_write_error)
+    }
+}
+
+fn refusal_status(refusal: EvictionRefusal, budget: &str) -> Status {
+    let refuse =
+        |cause: String| Status::too_many_requests(EVICTION_VIOLATES_BUDGET, 0).with_cause("DisruptionBudget", cause);
+    match refusal {
+        EvictionRefusal::BudgetExhausted(reason) => refuse(reason),
+        EvictionRefusal::BudgetNotObserved(reason) => refuse(reason).with_retry_after(10),
+        EvictionRefusal::Forbidden(reason) => {
+            Status::forbidden(GroupResource { group: "policy", resource: "poddisruptionbudget" }, budget, reason)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eviction_refusal_has_the_status_of_kubernetes() {
+        for (refusal, retry_after, expected) in [
+            (
+                EvictionRefusal::BudgetExhausted("why".to_owned()),
+                None,
+                "429 Cannot evict pod as it would violate the pod's disruption budget. [\"why\"]",
+            ),
+            (
+                EvictionRefusal::BudgetNotObserved("why".to_owned()),
+                Some(10),
+                "429 Cannot evict pod as it would violate the pod's disruption budget. [\"why\"]",
+            ),
+            (EvictionRefusal::Forbidden("why"), None, "403 poddisruptionbudget.policy \"b\" is forbidden: why []"),
+        ] {
+            let status = refusal_status(refusal, "b");
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            let causes: Vec<_> = causes.map(|cause| &cause.message).collect();
+            assert_eq!(format!("{} {} {causes:?}", status.http_code(), status.message), expected);
+            assert_eq!(status.retry_after().filter(|seconds| *seconds > 0), retry_after);
+        }
     }
 }

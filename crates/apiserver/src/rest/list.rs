@@ -4,7 +4,6 @@ use api::Status;
 use api::metadata::ListMeta;
 use bytes::Bytes;
 use edge::{Body, Request, Response};
-use http::header::{CONTENT_TYPE, HeaderValue};
 use registry::read::ReadConsistency;
 use registry::{CachedValue, ListPage, ListSelection, ReadError};
 use store::Key;
@@ -74,11 +73,9 @@ fn list_response(
             CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
         })
     };
-    if representation != ObjectRepresentation::Full {
-        let objects: Vec<_> = stored().map(|stored| object_codec::decode_served(stored, resource)).collect();
-        return json_response(
-            representation.encode_list(&objects, metadata, resource).expect("whole objects are answered below"),
-        );
+    let objects = || stored().map(|stored| object_codec::decode_served(stored, resource)).collect();
+    if let Some(encoded) = representation.encode_list(objects, metadata, resource) {
+        return json_response(encoded);
     }
     let mut parts = Vec::with_capacity(page.entries.len() * 2 + 2);
     parts.push(list_head(context, metadata));
@@ -89,9 +86,7 @@ fn list_response(
         parts.push(object_codec::encode_served(stored, resource));
     }
     parts.push(Bytes::from_static(b"]}\n"));
-    let mut response = Response::new(Body::from_parts(parts));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    json_response(Body::from_parts(parts))
 }
 
 /// Everything before the first item.

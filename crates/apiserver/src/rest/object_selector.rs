@@ -1,9 +1,10 @@
 //! Which objects a list, a watch or a deletion is about.
 
+use api::Status;
 use api::selector::{FieldSelector, LabelSelector};
-use api::{GroupKind, Status};
-use catalogue::ServedResource;
-use object::{StoredObject, selectable_fields};
+use kinds::ServedResource;
+use object::StoredObject;
+use object::selectable_fields::SelectableFields;
 
 use crate::object_codec;
 
@@ -12,6 +13,7 @@ use crate::object_codec;
 pub(super) struct ObjectSelector {
     label_selector: LabelSelector,
     field_selector: FieldSelector,
+    selectable_fields: &'static SelectableFields,
     /// Only the object of this name, if it is not empty.
     name: String,
     /// Whether the fields are all in an object's head, so that it need not be parsed.
@@ -21,14 +23,14 @@ pub(super) struct ObjectSelector {
 impl ObjectSelector {
     /// Refuses fields that objects of this kind cannot be selected by.
     pub(super) fn new(labels: LabelSelector, fields: FieldSelector, resource: &ServedResource) -> Result<Self, Status> {
-        let kind = GroupKind { group: resource.group.name, kind: resource.kind.name };
-        selectable_fields::check_selector(&fields, kind)
-            .map_err(|rejection| Status::bad_request(rejection.to_string()))?;
+        let selectable_fields = resource.kind.strategy.selectable_fields;
+        selectable_fields.check_selector(&fields).map_err(|rejection| Status::bad_request(rejection.to_string()))?;
         let is_name_field = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
         let is_by_name = fields.terms().iter().all(|term| is_name_field(&term.field));
         Ok(Self {
             label_selector: labels,
             field_selector: fields,
+            selectable_fields,
             name: String::new(),
             needs_only_name_fields: is_by_name,
         })
@@ -55,7 +57,7 @@ impl ObjectSelector {
             return true;
         }
         if !self.needs_only_name_fields {
-            return selectable_fields::matches(&self.field_selector, &object_codec::decode_stored(stored));
+            return self.selectable_fields.matches(&self.field_selector, &object_codec::decode_stored(stored));
         }
         self.field_selector.matches(|name| match name {
             "metadata.name" => Some(&*stored.name),

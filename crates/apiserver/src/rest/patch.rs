@@ -2,12 +2,11 @@
 
 use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
-use edge::audit::RequestRecord;
 use edge::{Request, Response};
 use object::Rejection;
 use object::decode::{self, Decoded};
 use object::patch::{self, JsonPatch, MergePatch, StrategicPatch};
-use object::schema::SchemaCursor;
+use schema::SchemaCursor;
 use serde_json::Value;
 
 use super::write::with_warnings;
@@ -53,11 +52,8 @@ impl PatchRequest {
             return Err(Status::unsupported_media_type(&ACCEPTED_MEDIA_TYPES));
         }
         let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
-        let request_record = RequestRecord::from_request(&request);
         let body = request_body::read_bytes(request).await?;
-        if let Some(request_record) = request_record {
-            request_record.set_request_object(|| body.to_vec());
-        }
+        context.record.set_request_object(|| body.to_vec());
         let parsed = ParsedPatch::parse(&media_type, &body);
         let Decoded { value: patch, duplicate_fields: duplicates } =
             parsed.map_err(|rejection| context.rejection_status(rejection, &context.target.name))?;
@@ -71,7 +67,7 @@ impl PatchRequest {
         kind: GroupVersionKind<&str>,
         context: RequestContext<'_>,
     ) -> Result<CheckedObject, Status> {
-        let patched = match self.patch.apply(current, context.release_schema().schema_for(kind)) {
+        let patched = match self.patch.apply(current, context.schema_of(kind)) {
             Ok(patched) => patch::expect_kind(patched, kind),
             Err(rejection) => Err(rejection),
         };

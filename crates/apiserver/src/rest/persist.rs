@@ -38,7 +38,7 @@ impl ExecutionTracker {
     /// The Status with which a failed request ends: after a write it asks neither the client nor a forwarding server to
     /// repeat the request.
     pub(super) fn failure_status(&self, status: Status) -> Status {
-        if self.0.load(Ordering::Relaxed) { peering::status::without_retry_hints(status) } else { status }
+        if self.0.load(Ordering::Relaxed) { status.without_retry_hints() } else { status }
     }
 }
 

@@ -1,10 +1,10 @@
 //! The subresource `scale`: how many replicas there are and should be, whatever kind has them.
 
 use api::json::JsonObject;
-use api::{GroupVersionKind, Status, Verb};
+use api::{GroupVersionKind, Status};
 use edge::{Request, Response};
 use http::StatusCode;
-use object::scale::{self, ScalePaths};
+use object::scale;
 use object::{StoredObject, decode};
 
 use super::patch::PatchRequest;
@@ -16,25 +16,11 @@ use crate::request_options::WriteOptions;
 
 const SCALE_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
 
-pub(super) async fn serve_scale(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
-    match context.target.verb {
-        Verb::Get => {
-            get::respond_with_object(context, &request, |stored| context.respond_with_scale(StatusCode::OK, stored))
-                .await
-        }
-        Verb::Update => update(context, request).await,
-        Verb::Patch => patch(context, request).await,
-        Verb::List
-        | Verb::Watch
-        | Verb::Create
-        | Verb::Delete
-        | Verb::DeleteCollection
-        | Verb::Proxy
-        | Verb::Unknown => Err(context.method_not_allowed()),
-    }
+pub(super) async fn get(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+    get::respond_with_object(context, &request, |stored| context.respond_with_scale(StatusCode::OK, stored)).await
 }
 
-async fn update(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn update(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
     context.check_path_names()?;
     let options = WriteOptions::from_request(&request)?;
     let name = &*context.target.name;
@@ -43,7 +29,7 @@ async fn update(context: RequestContext<'_>, request: Request) -> Result<Respons
         release: context.server.served_resources.release(),
         status_context: context.status_context(name),
     };
-    let mut body = request_body::read_object(request, &expected).await?;
+    let mut body = request_body::read_object(request, context.record, &expected).await?;
     let check = decode::ensure_namespace_matches(&mut body.object, context.namespace());
     let check = check.and_then(|()| decode::ensure_name_matches(&body.object, name));
     check.map_err(|rejection| context.rejection_status(rejection, name))?;
@@ -53,15 +39,18 @@ async fn update(context: RequestContext<'_>, request: Request) -> Result<Respons
     Ok(with_warnings(context.respond_with_scale(code, &stored), &body.warnings))
 }
 
-async fn patch(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn patch(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
     context.check_path_names()?;
     let options = WriteOptions::from_request(&request)?;
     let patch_request = PatchRequest::from_request(context, request).await?;
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
         let current = current.ok_or_else(|| context.not_found())?;
-        let checked =
-            patch_request.apply(&scale::scale_from_object(current, &context.scale_paths()), SCALE_KIND, context)?;
+        let checked = patch_request.apply(
+            &scale::scale_from_object(current, &context.resource.served.kind.strategy.scale),
+            SCALE_KIND,
+            context,
+        )?;
         warnings = checked.warnings;
         context.apply_scale(current, &checked.object)
     };
@@ -70,22 +59,17 @@ async fn patch(context: RequestContext<'_>, request: Request) -> Result<Response
 }
 
 impl RequestContext<'_> {
-    fn scale_paths(&self) -> ScalePaths<'static> {
-        match self.resource.served.kind.plural {
-            "replicationcontrollers" => ScalePaths::REPLICATION_CONTROLLER,
-            _ => ScalePaths::WORKLOAD,
-        }
-    }
-
     fn apply_scale(self, current: &JsonObject, scale: &JsonObject) -> Result<JsonObject, Status> {
-        let scaled = scale::apply_scale(current, scale, &self.scale_paths());
+        let scaled = scale::apply_scale(current, scale, &self.resource.served.kind.strategy.scale);
         scaled.map_err(|rejection| self.rejection_status(rejection, &self.target.name))
     }
 
     fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Response {
         let object = object_codec::decode_served(stored, self.resource.served);
-        let mut response =
-            json_response(api::json::to_go_json(&scale::scale_from_object(&object, &self.scale_paths())).into());
+        let mut response = json_response(api::json::to_go_json(&scale::scale_from_object(
+            &object,
+            &self.resource.served.kind.strategy.scale,
+        )));
         *response.status_mut() = code;
         response
     }

@@ -2,7 +2,6 @@
 
 use access::tokens::TokenRequest;
 use api::{GroupVersionKind, Status};
-use edge::audit::RequestRecord;
 use edge::{Request, Response};
 use http::StatusCode;
 use jiff::Timestamp;
@@ -22,8 +21,7 @@ pub(super) async fn create_token(context: RequestContext<'_>, request: Request) 
     let status_context = context.status_context(&context.target.name);
     let expected =
         ExpectedBody { kind: TOKEN_REQUEST_KIND, release: server.served_resources.release(), status_context };
-    let request_record = RequestRecord::from_request(&request);
-    let body = request_body::read_object(request, &expected).await?;
+    let body = request_body::read_object(request, context.record, &expected).await?;
     // The account may have been made a moment ago, through another server.
     server.bound_objects.catch_up().await;
     let mut random = [0; 16];
@@ -40,10 +38,8 @@ pub(super) async fn create_token(context: RequestContext<'_>, request: Request) 
             tracing::debug!(%error, "no token was made");
             error.to_status()
         })?;
-    if let Some(request_record) = request_record {
-        request_record.annotate("authentication.kubernetes.io/issued-credential-id", issued.credential_id);
-    }
-    let mut response = json_response(issued.body.into());
+    context.record.annotate("authentication.kubernetes.io/issued-credential-id", || issued.credential_id);
+    let mut response = json_response(issued.body);
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(with_warnings(response, &body.warnings), &issued.warnings))
 }

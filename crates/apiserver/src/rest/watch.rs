@@ -7,7 +7,6 @@ use std::time::Duration;
 use api::Status;
 use bytes::Bytes;
 use edge::{Body, Request, Response};
-use http::header::{CONTENT_TYPE, HeaderValue};
 use object::StoredObject;
 use object::table::ColumnDefinitions;
 use registry::read::{CATCH_UP_TIMEOUT, ReadConsistency};
@@ -20,7 +19,7 @@ use super::object_selector::ObjectSelector;
 use super::{RequestContext, accept_header};
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb, RequestedVersion};
-use crate::{error_status, object_codec};
+use crate::{error_status, json_response, object_codec};
 
 /// kube-apiserver's interval between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -67,9 +66,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Res
         let line = events.next_chunk().await?;
         Some((line, events))
     });
-    let mut response = Response::new(Body::from_stream(lines));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+    Ok(json_response(Body::from_stream(lines)))
 }
 
 /// How long a watch lasts: as long as it asks for, or between once and twice the minimum, so that the watches of a restarted
@@ -99,7 +96,7 @@ impl BookmarkMode {
 }
 
 /// A version of a served resource, as the stream needs it: it outlives the request.
-type ServedRef = (Arc<catalogue::ServedResources>, usize);
+type ServedRef = (Arc<kinds::ServedResources>, usize);
 
 fn served_ref(context: RequestContext<'_>) -> ServedRef {
     (context.server.served_resources.clone(), context.resource.served_position)
@@ -114,7 +111,7 @@ fn expired_status(expired: WatchExpired) -> Status {
     Status::expired(expired.to_string())
 }
 
-fn encode_bookmark(resource: &catalogue::ServedResource, revision: Revision, extra_metadata: &str) -> Bytes {
+fn encode_bookmark(resource: &kinds::ServedResource, revision: Revision, extra_metadata: &str) -> Bytes {
     let kind = resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
     let object = format!(
@@ -276,9 +273,10 @@ impl WatchStream {
         let current = change.current.as_deref().and_then(|cached| as_stored_object(&cached.value));
         let (kind, object) =
             watch_event_for(previous, current, change.revision, |stored| self.object_selector.matches(stored))?;
+        // Watchers of the stored version share the encoded frame.
         if self.representation == ObjectRepresentation::Full
             && self.object_selector.selects_all()
-            && is_in_stored_version(&object, resource)
+            && object_codec::is_stored_in_version(&object, resource)
         {
             return Some(change.get_or_encode_frame(|| {
                 object_codec::encode_watch_event(kind, &object_codec::encode_served(&object, resource))
@@ -295,13 +293,6 @@ impl WatchStream {
 
 fn column_definitions_for(is_first: bool) -> ColumnDefinitions {
     if is_first { ColumnDefinitions::Included } else { ColumnDefinitions::Omitted }
-}
-
-/// Frames are shared between watchers of the storage version only: those of others look different.
-fn is_in_stored_version(object: &StoredObject, resource: &catalogue::ServedResource) -> bool {
-    let kind = resource.group_version_kind();
-    let api_version = api::GroupVersion { group: kind.group, version: kind.version }.to_string();
-    *object.api_version == *api_version
 }
 
 /// A change as a selection sees it: objects that begin or cease to match appear and disappear.

@@ -7,21 +7,24 @@ use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
+use kinds::types_of;
 use object::managed_fields::{self, FieldManager};
 use object::metadata::CreateContext;
 use object::rules::StatusSubresource;
-use object::{Rejection, StoredObject, decode, delete, metadata, unknown_fields, validate};
+use object::unstructured::metadata_string;
+use object::{Rejection, StoredObject, decode, metadata, unknown_fields, validate};
 use registry::read::ReadConsistency;
 use registry::{WriteDecision, WriteError, WriteOutcome};
+use schema::SchemaCursor;
 use store::Compare;
 
 use super::{RequestContext, current_time};
-use crate::admission::{NamespaceFreshness, ObjectWrite, SigningRequestWrite};
-use crate::built_in_types::{self, CheckedObject, ReleaseSchema};
+use crate::admission::{NamespaceFreshness, ObjectWrite};
+use crate::built_in_types::{self, CheckedObject};
 use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
-use crate::{error_status, json_response, kinds};
+use crate::{error_status, json_response};
 
 /// A generated name that is taken is made anew so often, as kube-apiserver does; and so often a namespace may change under us.
 const CREATE_ATTEMPTS_MAX: usize = 8;
@@ -67,7 +70,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: Request) -> Res
     let response = context
         .update_object_if(&options, namespace_condition.as_ref(), |current| match current {
             Some(_) => Ok(object.clone()),
-            None if context.resource.kind_rules.allows_create_on_update && context.target.subresource.is_empty() => {
+            None if context.resource.served.rules.allows_create_on_update && context.target.subresource.is_empty() => {
                 Ok(object.clone())
             }
             None => Err(Status::not_found(context.target.group_resource(), name)),
@@ -139,7 +142,7 @@ impl RequestContext<'_> {
                 None => {
                     let value = self.prepare_new_object(new, options)?;
                     self.authorize_create()?;
-                    WriteDecision::Put { value, ttl: self.resource.kind_rules.ttl }
+                    WriteDecision::Put { value, ttl: self.resource.served.rules.ttl }
                 }
                 Some(old) => self.prepare_next_state(old, new, options)?,
             };
@@ -181,7 +184,7 @@ impl RequestContext<'_> {
         }
         let name = metadata_string(&object, "name").to_owned();
         let key = self.object_key(&name);
-        let value = object_codec::encode_for_storage(object, self.storage_kind());
+        let value = object_codec::encode_for_storage(object, self.resource.served);
         let decide = |current: Option<&StoredObject>| {
             if current.is_some() {
                 return Err(Status::already_exists(self.target.group_resource(), &name));
@@ -189,7 +192,7 @@ impl RequestContext<'_> {
             if options.is_dry_run {
                 return Ok(WriteDecision::Keep);
             }
-            Ok(WriteDecision::Put { value: value.clone(), ttl: self.resource.kind_rules.ttl })
+            Ok(WriteDecision::Put { value: value.clone(), ttl: self.resource.served.rules.ttl })
         };
         match self.persist(self.resource, &key, namespace_condition, decide).await {
             Ok(WriteOutcome::Put(stored)) => Ok(stored),
@@ -210,69 +213,52 @@ impl RequestContext<'_> {
         options: &WriteOptions,
     ) -> Result<WriteDecision, Status> {
         let name = &*self.target.name;
-        let rules = self.resource.kind_rules;
         let served = self.resource.served;
+        let (rules, strategy) = (&served.rules, served.kind.strategy);
         let subresource = &*self.target.subresource;
-        if let Some(next) =
-            kinds::apply_subresource_write(served, subresource, [old, &new], &self.server.feature_gates, current_time())
-        {
+        let part = strategy.subresource(subresource);
+        let gates = &self.server.feature_gates;
+        if let Some(next) = part.and_then(|part| part.next_state([old, &new], gates, current_time())) {
             new = next;
         }
         self.check_escalation(name, Some(old), &new)?;
-        self.server.check_signer_permission(&SigningRequestWrite {
-            user: &self.caller.user,
-            resource: served,
-            subresource,
-            old,
-            new: &new,
-        })?;
-        built_in_types::set_defaults(&mut new, &self.server.feature_gates, served.group_version_kind());
-        if let Some(schema) = self.release_schema().schema_for(served.group_version_kind()) {
+        if let Some(verb) = (strategy.signer_verb)(subresource, old, &new) {
+            self.server.check_signer_permission(&self.caller.user, verb, old)?;
+        }
+        built_in_types::set_defaults(&mut new, gates, served.group_version_kind());
+        if let Some(schema) = self.schema_of(served.group_version_kind()) {
             unknown_fields::drop_unknown_fields(Some(old), &mut new, schema);
             unknown_fields::keep_unknown_fields(old, &mut new, schema);
         }
-        let prepared = match subresource {
-            "status" | "approval" => metadata::prepare_status_update(old, &mut new, rules),
-            _ => metadata::prepare_update(old, &mut new, rules),
+        let prepared = match part {
+            Some(part) if part.writes_status => metadata::prepare_status_update(old, &mut new, rules),
+            Some(_) | None => metadata::prepare_update(old, &mut new, rules),
         };
         prepared
-            .and_then(|()| match subresource {
-                "" | "scale" => kinds::prepare_for_update(served, old, &mut new),
-                part => kinds::prepare_subresource_update(served, part, old, &mut new, current_time()),
+            .and_then(|()| match (subresource, part) {
+                ("" | "scale", _) => (strategy.prepare_for_update)(old, &mut new),
+                (_, Some(part)) => (part.prepare)(old, &mut new, current_time()),
+                (_, None) => Ok(()),
             })
             .and_then(|()| Rejection::ensure_no_errors(self.validate_update(old, &new)))
             .map_err(|rejection| self.rejection_status(rejection, name))?;
         let api_version = self.api_version();
         managed_fields::record_update(old, &mut new, &self.field_manager(options, &api_version));
-        let is_removed = match self.resource.served.kind.plural {
-            "namespaces" => kinds::is_finalized(served, &new),
-            _ => delete::is_removed_by_update(old, &new),
-        };
-        if is_removed {
+        if (strategy.is_removed_by_update)(old, &new) {
             return Ok(WriteDecision::Delete);
         }
         if metadata::is_no_op(old, &new) {
             return Ok(WriteDecision::Keep);
         }
-        Ok(WriteDecision::Put { value: object_codec::encode_for_storage(new, self.storage_kind()), ttl: rules.ttl })
+        Ok(WriteDecision::Put { value: object_codec::encode_for_storage(new, served), ttl: rules.ttl })
     }
 
     /// The breaches of an update, through whichever subresource: of metadata, of values, and changes of what must stay.
     fn validate_update(self, old: &JsonObject, new: &JsonObject) -> Vec<FieldError> {
-        let (kind, subresource) = (self.resource.served.group_version_kind(), &*self.target.subresource);
-        let mut errors = validate::validate_metadata_update(old, new, self.resource.kind_rules);
-        errors.extend(built_in_types::validate_new_values(
-            Some(old),
-            new,
-            self.server.served_resources.release(),
-            kind,
-        ));
-        errors.extend(built_in_types::validate_immutable_fields(
-            [old, new],
-            &self.server.feature_gates,
-            kind,
-            subresource,
-        ));
+        let (served, gates) = (self.resource.served, &self.server.feature_gates);
+        let mut errors = validate::validate_metadata_update(old, new, &served.rules);
+        errors.extend(built_in_types::validate_new_values(served.kind.strategy, Some(old), new));
+        errors.extend(built_in_types::validate_immutable_fields([old, new], gates, served, &self.target.subresource));
         errors
     }
 
@@ -280,7 +266,7 @@ impl RequestContext<'_> {
         self.check_escalation(&self.target.name, None, &object)?;
         prepare_for_create(&mut object, self, options)
             .map_err(|rejection| self.rejection_status(rejection, &self.target.name))?;
-        Ok(object_codec::encode_for_storage(object, self.storage_kind()))
+        Ok(object_codec::encode_for_storage(object, self.resource.served))
     }
 
     /// A write of an object that is absent creates it, for which the right to update is not enough. Kubernetes asks for
@@ -307,7 +293,7 @@ impl RequestContext<'_> {
 
     /// The same for an update that may create.
     async fn require_active_namespace_for_upsert(self) -> Result<Option<Compare>, Status> {
-        if !self.resource.kind_rules.allows_create_on_update || !self.target.subresource.is_empty() {
+        if !self.resource.served.rules.allows_create_on_update || !self.target.subresource.is_empty() {
             return Ok(None);
         }
         let key = self.object_key(&self.target.name);
@@ -338,9 +324,9 @@ impl RequestContext<'_> {
         response
     }
 
-    /// What the release of this server knows of its kinds' fields.
-    pub(super) fn release_schema(&self) -> ReleaseSchema {
-        ReleaseSchema(self.server.served_resources.release())
+    /// The fields of a kind in this server's release; `None` if the release does not have it.
+    pub(super) fn schema_of(&self, kind: GroupVersionKind<&str>) -> Option<SchemaCursor<'static>> {
+        types_of(self.server.served_resources.release()).for_kind(kind).map(SchemaCursor::new)
     }
 
     /// The version of the request, as in `apiVersion`.
@@ -352,10 +338,6 @@ impl RequestContext<'_> {
         let subresource = &*self.target.subresource;
         FieldManager { name: &options.field_manager, api_version, subresource, now: current_time() }
     }
-
-    pub(super) fn storage_kind(self) -> GroupVersionKind<&'static str> {
-        self.resource.served.stored_resource.as_ref().expect("a bound resource is persisted").encoding
-    }
 }
 
 fn prepare_for_create(
@@ -363,22 +345,23 @@ fn prepare_for_create(
     context: RequestContext<'_>,
     options: &WriteOptions,
 ) -> Result<(), Rejection> {
-    let rules = context.resource.kind_rules;
-    let (release, kind) = (context.server.served_resources.release(), context.resource.served.group_version_kind());
+    let served = context.resource.served;
+    let (rules, strategy) = (&served.rules, served.kind.strategy);
+    let (release, kind) = (context.server.served_resources.release(), served.group_version_kind());
     built_in_types::drop_fields_unknown_to_release(object, release, kind);
     built_in_types::set_defaults(object, &context.server.feature_gates, kind);
-    let status = if kinds::keeps_status_on_create(context.resource.served) { object.remove("status") } else { None };
+    let status = if strategy.keeps_status_on_create { object.remove("status") } else { None };
     let create_context = CreateContext { now: current_time(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &create_context)?;
     object.extend(status.map(|status| ("status".to_owned(), status)));
-    kinds::prepare_for_create(context.resource.served, &context.caller.user, object)?;
+    (strategy.prepare_for_create)(&context.caller.user, object)?;
     if rules.status != StatusSubresource::None {
         built_in_types::set_empty_status(object, release, kind);
     }
     let api_version = context.api_version();
     managed_fields::record_update(&JsonObject::new(), object, &context.field_manager(options, &api_version));
     let mut errors = validate::validate_metadata(object, rules);
-    errors.extend(built_in_types::validate_new_values(None, object, release, kind));
+    errors.extend(built_in_types::validate_new_values(strategy, None, object));
     Rejection::ensure_no_errors(errors)
 }
 
@@ -389,11 +372,7 @@ async fn decode_body(context: RequestContext<'_>, request: Request) -> Result<Ch
         release: context.server.served_resources.release(),
         status_context: context.status_context(""),
     };
-    request_body::read_object(request, &expected).await
-}
-
-fn metadata_string<'a>(object: &'a JsonObject, field: &str) -> &'a str {
-    object.get("metadata").and_then(|metadata| metadata.get(field)).and_then(|value| value.as_str()).unwrap_or_default()
+    request_body::read_object(request, context.record, &expected).await
 }
 
 /// A random uid.

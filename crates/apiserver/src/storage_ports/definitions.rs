@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::GroupVersionResource;
 use futures_util::future::BoxFuture;
-use peering::ports::{ChangeNotifications, DefinitionStorage};
+use membership::ports::{ChangeNotifications, DefinitionStorage};
 use registry::{CacheWatcher, CachedValue, Registry, ResourceCache};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -4,7 +4,7 @@ use api::PortError;
 use api::objects::Lease;
 use election::{LeaseClient, LeaseFuture};
 use futures_util::FutureExt as _;
-use peering::identity::IDENTITY_LEASE_NAMESPACE;
+use membership::identity::IDENTITY_LEASE_NAMESPACE;
 
 use super::identity_leases::IdentityLeases;
 
@@ -21,7 +21,7 @@ impl LeaseClient for IdentityLeases {
     fn create(&self, lease: Lease) -> LeaseFuture<'_, Lease> {
         async move {
             check_election_namespace(&lease.metadata.namespace)?;
-            peering::ports::LeaseStorage::create(self, lease).await
+            membership::ports::LeaseStorage::create(self, lease).await
         }
         .boxed()
     }
@@ -29,7 +29,7 @@ impl LeaseClient for IdentityLeases {
     fn update(&self, lease: Lease) -> LeaseFuture<'_, Lease> {
         async move {
             check_election_namespace(&lease.metadata.namespace)?;
-            peering::ports::LeaseStorage::update(self, lease).await
+            membership::ports::LeaseStorage::update(self, lease).await
         }
         .boxed()
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use api::PortError;
 use api::objects::{Endpoints, from_json, to_stored_json};
 use bytes::Bytes;
-use peering::ServerId;
-use peering::ports::{DocumentStorage, EntryVersion, Feed, PortFuture, RecordStorage};
+use membership::ServerId;
+use membership::ports::{DocumentStorage, EntryVersion, Feed, PortFuture, RecordStorage};
 use registry::{CachedEntry, CachedValue, Registry, ResourceCache};
 use store::{Compare, Key, Op, Revision, Store, Transaction, TransactionOutcome};
 

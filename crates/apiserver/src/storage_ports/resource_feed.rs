@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use peering::ServerId;
-use peering::ports::{Feed, FeedUpdate};
+use membership::ServerId;
+use membership::ports::{Feed, FeedUpdate};
 use registry::{CacheWatcher, CachedEntry, KeyChange, Registry, ResourceCache};
 use store::Key;
 

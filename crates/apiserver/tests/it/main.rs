@@ -1,4 +1,4 @@
-//! What must hold between the catalogue's data and the rules that work on it.
+//! What must hold between the table of kinds and the rules that work on it.
 
 mod partial_execution;
 mod storage_versions;
@@ -6,8 +6,8 @@ mod storage_versions;
 use std::collections::HashSet;
 
 use api::{GroupVersion, GroupVersionKind};
-use catalogue::schema::{StructType, TypeForm};
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources, types_of};
+use schema::{StructType, TypeForm};
 
 /// Everything that a release can serve.
 fn served_with_everything_enabled(release: Release) -> ServedResources {
@@ -31,10 +31,9 @@ fn every_served_version_converts_from_storage_version() {
             pairs += 1;
             let version =
                 |kind: GroupVersionKind<&'static str>| GroupVersion { group: kind.group, version: kind.version };
-            let [there, back] = [(stored, shown), (shown, stored)].map(|(from, to)| {
-                object::convert::conversion_between(shown.kind, version(from), version(to)).is_some()
-            });
-            let is_same = match (StructType::for_kind(release, stored), StructType::for_kind(release, shown)) {
+            let [there, back] = [(stored, shown), (shown, stored)]
+                .map(|(from, to)| (served.kind.strategy.conversion)(version(from), version(to)).is_some());
+            let is_same = match (types_of(release).for_kind(stored), types_of(release).for_kind(shown)) {
                 (Some(a), Some(b)) => are_types_equal(a, b, &mut HashSet::new()),
                 // A version that this release only reads from storage has no type of its own in it.
                 (None, _) | (_, None) => false,
@@ -50,12 +49,12 @@ fn every_served_version_converts_from_storage_version() {
             }
         }
     }
-    assert!(pairs > 100, "the catalogue has many such pairs: {pairs}");
+    assert!(pairs > 100, "the table has many such pairs: {pairs}");
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
 /// Whether two types have the same fields of the same forms, all the way down.
-fn are_types_equal(a: StructType, b: StructType, compared: &mut HashSet<(String, String)>) -> bool {
+fn are_types_equal(a: StructType<'_>, b: StructType<'_>, compared: &mut HashSet<(String, String)>) -> bool {
     if !compared.insert((a.definition(), b.definition())) {
         return true;
     }
@@ -70,7 +69,7 @@ fn are_types_equal(a: StructType, b: StructType, compared: &mut HashSet<(String,
     }
 }
 
-fn are_forms_equal(a: TypeForm, b: TypeForm, compared: &mut HashSet<(String, String)>) -> bool {
+fn are_forms_equal(a: TypeForm<'_>, b: TypeForm<'_>, compared: &mut HashSet<(String, String)>) -> bool {
     match (a, b) {
         (TypeForm::Struct(a), TypeForm::Struct(b)) => are_types_equal(a, b, compared),
         (TypeForm::List(a), TypeForm::List(b)) | (TypeForm::Map(a), TypeForm::Map(b)) => {

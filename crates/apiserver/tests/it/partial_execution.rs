@@ -17,18 +17,18 @@ use apiserver::access_control::{AccessRules, AuthenticatedCaller, TokenSigning};
 use apiserver::{ApiServer, Config};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
-use edge::audit::{AuditedUsers, RequestRecord};
+use edge::audit::AuditedUsers;
 use edge::health::HealthChecks;
 use edge::metrics::Metrics;
 use edge::pipeline::RequestLimits;
-use edge::{AccessControl, ClientConnection, Error, Pipeline};
+use edge::{AccessControl, CachedConnection, ClientConnection, Error, Pipeline, RequestRecord};
+use forward::UnsendableUser;
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use membership::hop::RequestSender;
 use parking_lot::Mutex;
-use peering::forward::{self, UnsendableUser};
-use peering::hop::RequestSender;
 use registry::{BarrierClosed, Permit, PermitRequest, Registry, WatchCache, WriteBarrier};
 use serde_json::{Value, json};
 use store::contract::StoreFuture;
@@ -135,8 +135,14 @@ struct AllowAllAccessControl;
 
 impl AccessControl for AllowAllAccessControl {
     type Caller = AuthenticatedCaller;
+    type ConnectionCache = ();
 
-    async fn authenticate(&self, _: &ClientConnection, _: &mut edge::Request) -> Result<AuthenticatedCaller, Error> {
+    async fn authenticate(
+        &self,
+        _: &CachedConnection<()>,
+        _: &mut edge::Request,
+        _: &RequestRecord,
+    ) -> Result<AuthenticatedCaller, Error> {
         let user = Arc::new(User::named("admin"));
         let method = AuthenticationMethod::Certificate;
         Ok(RequestIdentity { user, method, audit_annotations: vec![], warnings: vec![], websocket_protocols: None }
@@ -147,7 +153,7 @@ impl AccessControl for AllowAllAccessControl {
         Ok(caller)
     }
 
-    fn authorize(&self, _: &AuthenticatedCaller, _: &Target<'_>, _: Option<&RequestRecord>) -> Result<(), Error> {
+    fn authorize(&self, _: &AuthenticatedCaller, _: &Target<'_>, _: &RequestRecord) -> Result<(), Error> {
         Ok(())
     }
 
@@ -243,14 +249,16 @@ impl FailingServer {
     /// Sends a request over an HTTP/1.1 connection of its own.
     async fn send(&self, method: &str, path: &str, body: Value) -> http::Response<Bytes> {
         let (near, far) = tokio::io::duplex(1 << 16);
-        let connection = ClientConnection {
+        let client = ClientConnection {
             client_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             certificates: vec![],
-            access_cache: Mutex::new(None),
             sticky_peer: Mutex::new(None),
         };
-        let answer =
-            service_fn(|request| async { Ok::<_, Infallible>(self.pipeline.handle(&connection, request).await) });
+        let connection = CachedConnection { client, cache: () };
+        let target = Target::parse(method, path);
+        let answer = service_fn(|request| async {
+            Ok::<_, Infallible>(self.pipeline.handle(&connection, &target, request).await)
+        });
         let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(far), answer);
         let asking = async {
             let (mut sender, driver) =

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use apiserver::storage_ports::{PeeringStorage, StorageVersionObjects};
 use apiserver::storage_version_barrier::registrations_for;
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use registry::{AlwaysOpenBarrier, Registry, WatchCache};
 use storageversion::ports::{MemberSource, MembersUnknown, StorageVersionClient as _, StorageVersionSnapshot};
 use storageversion::{MemberSet, Metrics, PublicationBarrier, StorageVersionManager};

@@ -1,22 +1,22 @@
-//! The peer: nginx, set up to do what a gateway does for one user.
+//! nginx, configured to do what a gateway does for one user.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cluster_tests::process::Process;
+use cluster_tests::process::SpawnedProcess;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running nginx. Killed when dropped.
+/// A running nginx. Killed on drop.
 pub(super) struct Nginx {
-    _process: Process,
+    _process: SpawnedProcess,
     address: String,
 }
 
 impl Nginx {
-    /// Starts one before a server whose keys are in `folder`; `None` if there is no nginx.
+    /// Starts nginx in front of a server whose certificates are in `folder`; `None` without `UNSKEW_NGINX`.
     pub(super) fn start(folder: &Path, upstream: &str) -> anyhow::Result<Option<Self>> {
         let Some(binary) = std::env::var_os("UNSKEW_NGINX") else { return Ok(None) };
         let prefix = folder.join("nginx");
@@ -27,7 +27,7 @@ impl Nginx {
         std::fs::write(&file, configuration(&folder.join("unskew-data/pki"), &address, upstream))?;
         let mut command = Command::new(binary);
         command.arg("-p").arg(&prefix).arg("-c").arg(&file).args(["-e", "stderr"]);
-        let (process, _lines) = Process::start(command, &prefix.join("log"));
+        let (process, _lines) = SpawnedProcess::start(command, &prefix.join("log"));
         let begun = Instant::now();
         while TcpStream::connect(&address).is_err() {
             let log = || std::fs::read_to_string(prefix.join("log")).unwrap_or_default();
@@ -42,7 +42,7 @@ impl Nginx {
     }
 }
 
-/// One user, vouched for by the front-proxy certificate, over connections that are kept.
+/// Configuration that authenticates one user by the front-proxy certificate, over keep-alive connections.
 fn configuration(pki: &Path, address: &str, upstream: &str) -> String {
     let pki = pki.display();
     format!(

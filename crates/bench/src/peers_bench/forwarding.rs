@@ -1,4 +1,4 @@
-//! A whole hop: the same get, from the server that serves it and through one that does not; and merged discovery.
+//! Forwarding: the same GET directly and through a server that does not serve the resource; and merged discovery.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::serve_bench::has_server;
 use crate::serve_bench::load::{self, AdminTls, LoadGenerator};
 use crate::table::{BenchRow, BenchTable, Measurement};
 
-/// What the issue measures at.
+/// Concurrent connections of the rate measurements.
 const CONNECTIONS: usize = 32;
-/// What a forwarded get is to reach of a direct one, everything on the same cores.
+/// Goal for forwarded relative to direct GETs, with client and servers on the same cores.
 const FORWARDED_RATE_RATIO_MIN: f64 = 0.45;
-/// What a hop may add at one connection.
+/// Goal for the latency that forwarding adds on one connection.
 const ADDED_LATENCY_MAX: Duration = Duration::from_micros(150);
-/// What discovery is to reach of a bare server that sends the same bytes.
+/// Goals for discovery relative to a bare server that sends the same bytes.
 const NOT_MODIFIED_RATIO_MIN: f64 = 0.6;
 const FULL_DOCUMENT_RATIO_MIN: f64 = 0.5;
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
@@ -32,7 +32,7 @@ const MERGED_DISCOVERY_ACCEPT: (&str, &str) =
 
 pub(super) fn measure(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
     if !has_server() {
-        table.note("peers: a hop is left out, because UNSKEW_BIN names no server; `cargo xtask bench` sets it");
+        table.note("peers: forwarding skipped, because UNSKEW_BIN is not set; `cargo xtask bench` sets it");
         return Ok(());
     }
     let lasting = Duration::from_millis(if effort == Effort::Quick { 50 } else { 3_000 });

@@ -1,30 +1,31 @@
-//! The pure part: one routing decision, and one change in a large cluster.
+//! Pure functions: one routing decision, and recomputing after a change in a large cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::Address;
 use api::Target;
 use api::media::AggregatedVersion;
-use peering::documents::{DocumentSource, Retention, ServerDocument, StoredDocument};
-use peering::exclusion::Exclusion;
-use peering::members::{Member, MemberState, TrackedDocument};
-use peering::ports::EntryVersion;
-use peering::view::{FirstSync, Peering, ViewInputs};
-use peering::{AbsenceProof, Address, HolderIdentity, Hop, ServerId, View, route};
+use membership::documents::{DocumentSource, Retention, ServerDocument, StoredDocument};
+use membership::exclusion::Exclusion;
+use membership::members::{Member, MemberState, TrackedDocument};
+use membership::ports::EntryVersion;
+use membership::view::{FirstSync, Peering, ViewInputs};
+use membership::{AbsenceProof, HolderIdentity, Hop, ServerId, View, route};
 use tokio::time::Instant;
 
 use crate::Effort;
 use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::{median_time, median_time_with_input};
 
-/// What one decision may take.
+/// Goal for one decision.
 const ROUTING_TIME_MAX: Duration = Duration::from_nanos(200);
-/// What one change may take.
+/// Goal for one recomputation.
 const RECOMPUTE_TIME_MAX: Duration = Duration::from_millis(100);
-/// How many different documents a cluster has that is being upgraded with care.
+/// Different discovery documents in a cluster during an upgrade.
 const RELEASES: usize = 3;
-/// How many groups a release has; real ones have some twenty with resources.
+/// Groups per release; real releases have about twenty with resources.
 const GROUPS: usize = 20;
 
 pub(super) fn measure(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
@@ -45,7 +46,7 @@ pub(super) fn measure(effort: Effort, table: &mut BenchTable) -> anyhow::Result<
     measure_changes(effort, table, &format!("{size}, all different"), &inputs(servers, resources)?, || {
         member(servers + 1, document_of_server(servers + 1, resources)?)
     })?;
-    // One of them is the first of the next release.
+    // The changed member is the first one of the next release.
     let releases: Vec<_> =
         (0..RELEASES).map(|number| document_of_release(number, resources)).collect::<Result<_, _>>()?;
     let of_releases = (1..=servers).map(|number| member(number, releases[number % RELEASES].clone()));
@@ -55,7 +56,7 @@ pub(super) fn measure(effort: Effort, table: &mut BenchTable) -> anyhow::Result<
     })
 }
 
-/// How long it takes until requests are placed by a change of one member, and until the merged document can be sent.
+/// Measures the time from a member's change to the new routing table, and to the encoded merged document.
 fn measure_changes(
     effort: Effort,
     table: &mut BenchTable,
@@ -121,16 +122,16 @@ fn member(number: usize, document: Arc<ServerDocument>) -> anyhow::Result<Member
 }
 
 fn server_id(number: usize) -> anyhow::Result<ServerId> {
-    ServerId::from_name(&format!("apiserver-{number:05}")).context("it is a name")
+    ServerId::from_name(&format!("apiserver-{number:05}")).context("a valid server identity")
 }
 
-/// A group of the server's own.
+/// Document with one group that only this server has.
 fn document_of_server(server: usize, resources: usize) -> anyhow::Result<Arc<ServerDocument>> {
     let names: Vec<_> = (0..resources).map(|number| format!("things{server}-{number}")).collect();
     parse_document(&[group_json(&format!("g{server}.example.com"), &names)])
 }
 
-/// What a release serves: groups that all have, with one resource in each that the release before it had not.
+/// Document of a release: groups common to all releases, each with one resource more than in the release before.
 fn document_of_release(number: usize, resources: usize) -> anyhow::Result<Arc<ServerDocument>> {
     let groups: Vec<_> = (0..GROUPS)
         .map(|at| {

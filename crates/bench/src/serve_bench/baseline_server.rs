@@ -1,4 +1,4 @@
-//! The peer: hyper and rustls, and nothing between them and finished bytes.
+//! Baseline: hyper and rustls with a constant response.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// A server that answers every request with the same bytes. It runs on threads of its own, as another process would.
+/// A server that sends the same bytes for every request. It has its own runtime threads, like a separate process.
 pub(crate) struct BaselineServer {
     address: SocketAddr,
     runtime: Option<tokio::runtime::Runtime>,
@@ -41,7 +41,7 @@ impl BaselineServer {
 }
 
 impl Drop for BaselineServer {
-    /// In the background, because a runtime may not wait for another one's end.
+    /// Shuts down in the background, because a runtime must not block inside another one.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

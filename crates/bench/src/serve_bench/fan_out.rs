@@ -1,4 +1,4 @@
-//! How fast changes reach many watchers at once.
+//! Rate at which changes reach many watchers.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::load::LoadGenerator;
 use super::{ServeBenchSizes, new_object};
 
 const WATCH_PATH: &str = "/api/v1/namespaces/kube-system/configmaps";
-/// Writers that feed the watchers.
+/// Writers that produce the events.
 const WRITERS: usize = 16;
-/// A guard against hanging.
+/// Bounds a hanging run.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Events a second, counted at every watcher, from the first write until the last watcher has the last event.
+/// Events per second summed over all watchers, from the first write until the last watcher has the last event.
 pub(super) async fn measure(load: &LoadGenerator, sizes: ServeBenchSizes) -> anyhow::Result<f64> {
-    // Not from 0, which would begin with what is there already.
+    // From the newest revision: 0 would start with the existing objects.
     let newest = load.newest_revision(WATCH_PATH).await?;
     let mut watchers = Vec::new();
     for _ in 0..sizes.watchers {
@@ -31,7 +31,7 @@ pub(super) async fn measure(load: &LoadGenerator, sizes: ServeBenchSizes) -> any
     let reading = futures_util::future::try_join_all(watchers.into_iter().map(|body| read_events(body, events)));
     let (_, _) = timeout(WAIT_TIMEOUT, futures_util::future::try_join(writing, reading))
         .await
-        .context("watchers see nothing for too long")??;
+        .context("watchers did not receive all events in time")??;
     Ok((events * sizes.watchers) as f64 / started.elapsed().as_secs_f64())
 }
 
@@ -45,13 +45,13 @@ async fn open_watch(load: &LoadGenerator, newest: &str) -> anyhow::Result<Incomi
     Ok(response.into_body())
 }
 
-/// Reads so many lines.
+/// Reads until `events` lines have arrived.
 async fn read_events(mut body: Incoming, events: usize) -> anyhow::Result<()> {
     let mut left = events;
     while left > 0 {
         let frame = body.frame().await.context("the watch ended")??;
         let lines = frame.data_ref().map_or(0, |data| data.iter().filter(|byte| **byte == b'\n').count());
-        ensure!(lines <= left, "a watcher saw more than was written");
+        ensure!(lines <= left, "a watcher received more events than writes");
         left -= lines;
     }
     Ok(())

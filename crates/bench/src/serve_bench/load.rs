@@ -1,4 +1,4 @@
-//! Clients that each send one request after another on a connection of their own.
+//! Load clients that send one request after another, each on its own connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ use tokio_rustls::TlsConnector;
 
 use crate::timing::median;
 
-/// An administrator's TLS.
+/// TLS configuration with the administrator's certificate.
 #[derive(Clone)]
 pub(crate) struct AdminTls(Arc<ClientConfig>);
 
-/// A server, and how long to ask it.
+/// Target and duration of a load.
 #[derive(Clone)]
 pub(crate) struct LoadGenerator {
     pub(crate) tls: AdminTls,
@@ -31,12 +31,12 @@ pub(crate) struct LoadGenerator {
     pub(crate) duration: Duration,
 }
 
-/// How often loads that are compared take turns, and how many of these take as long as a load by itself: a busy moment of the
-/// machine is to meet all of them.
+/// Compared loads take turns, each turn a quarter of the usual duration, so that a busy moment of the machine affects
+/// all of them.
 const TURNS: usize = 12;
 const TURNS_PER_DURATION: u32 = 4;
 
-/// Sends the same get to each of several, in turns; the rate that each achieved.
+/// Sends the same GET to several targets in turns and returns the rate of each.
 pub(crate) async fn compare_rates<const N: usize>(
     loads: [&LoadGenerator; N],
     connections: usize,
@@ -51,7 +51,7 @@ pub(crate) async fn compare_rates<const N: usize>(
     Ok(rates)
 }
 
-/// Sends the same get to each of several on one connection, in turns; how long half of the answers took at most.
+/// Sends the same GET to several targets in turns, on one connection each, and returns the median latencies.
 pub(crate) async fn compare_median_latencies<const N: usize>(
     loads: [&LoadGenerator; N],
     path: &str,
@@ -65,9 +65,9 @@ pub(crate) async fn compare_median_latencies<const N: usize>(
     Ok(times.each_mut().map(|times| median(times)))
 }
 
-/// What a load achieved.
+/// Result of a load.
 pub(crate) struct LoadResult {
-    /// Requests answered with success, a second.
+    /// Successful requests per second.
     pub(crate) rate: f64,
 }
 
@@ -87,12 +87,12 @@ impl AdminTls {
 }
 
 impl LoadGenerator {
-    /// One of several turns.
+    /// A copy with the duration of one turn.
     fn with_turn_duration(&self) -> Self {
         Self { duration: self.duration / TURNS_PER_DURATION, ..self.clone() }
     }
 
-    /// Asks again and again on one connection; how long each answer took.
+    /// Sends GETs on one connection for the duration and returns the latency of each.
     pub(crate) async fn measure_latencies(
         &self,
         path: &str,
@@ -113,7 +113,7 @@ impl LoadGenerator {
         Ok(times)
     }
 
-    /// Sends the same request on so many connections at once; `body` makes each its own body.
+    /// Sends the same request on several connections for the duration; `body` creates a body per request.
     pub(crate) async fn run(
         &self,
         connections: usize,
@@ -132,7 +132,7 @@ impl LoadGenerator {
         Ok(LoadResult { rate: counts.iter().sum::<u64>() as f64 / started.elapsed().as_secs_f64() })
     }
 
-    /// Sends so many requests on each of so many connections.
+    /// Sends `each` requests on each of several connections.
     pub(crate) async fn repeat(
         &self,
         connections: usize,
@@ -152,7 +152,7 @@ impl LoadGenerator {
         Ok(())
     }
 
-    /// The revision that a list of a path shows.
+    /// Returns the resourceVersion of a list.
     pub(crate) async fn newest_revision(&self, path: &str) -> anyhow::Result<String> {
         let list = send_once(&mut self.connect().await?, "GET", &format!("{path}?limit=1"), Vec::new()).await?;
         let list: serde_json::Value = serde_json::from_slice(&list)?;
@@ -172,7 +172,7 @@ impl LoadGenerator {
     }
 }
 
-/// A get with these headers.
+/// Builds a GET request with these headers.
 pub(crate) fn get_request(path: &str, headers: &[(&str, &str)]) -> anyhow::Result<http::Request<Full<Bytes>>> {
     let mut request = http::Request::get(path).header("host", "kubernetes.default.svc");
     for (name, value) in headers {
@@ -196,7 +196,7 @@ async fn send_until(
     Ok(responses)
 }
 
-/// One request, which must succeed; the body of its answer.
+/// Sends one request, which must succeed, and returns the response body.
 async fn send_once(
     sender: &mut SendRequest<Full<Bytes>>,
     method: &str,
@@ -206,7 +206,7 @@ async fn send_once(
     sender.ready().await?;
     let request = http::Request::builder().method(method).uri(path).header("host", "kubernetes.default.svc");
     let request = request.header("content-type", "application/json").body(Full::from(body))?;
-    let response = sender.send_request(request).await.context("the server answers")?;
+    let response = sender.send_request(request).await.context("no response from the server")?;
     anyhow::ensure!(response.status().is_success(), "{method} {path}: {}", response.status());
     Ok(response.into_body().collect().await?.to_bytes())
 }

@@ -1,4 +1,4 @@
-//! How soon a server is ready, and what it weighs.
+//! Start time and memory of a server.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::{CREATE_PATH, ServeBenchSizes, new_object};
 use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::median;
 
-/// From the start of the process until `/readyz` is green, where everything is there already, and where nothing is.
+/// Goals from process start to `/readyz`, with existing data and with an empty folder.
 const START_EXISTING_MAX: Duration = Duration::from_millis(150);
 const START_EMPTY_MAX: Duration = Duration::from_millis(500);
-/// What a server may weigh that nobody asked for anything.
+/// Goal for the memory of an idle server.
 const IDLE_BYTES_MAX: u64 = 40 << 20;
 /// Clients that fill a server.
 const WRITERS: usize = 16;

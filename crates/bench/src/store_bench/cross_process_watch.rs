@@ -1,7 +1,7 @@
-//! How soon another process sees what this one writes.
+//! Latency until another process sees a write.
 //!
-//! The other process follows a prefix and prints, for every event, the time on the clock that both share. Writes are made one
-//! after the other, each when the one before was seen.
+//! The other process watches a prefix and prints the time of every event, on the system-wide monotonic clock. Each
+//! write waits until the previous one was seen.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -19,16 +19,15 @@ use super::{CHILD_FLAG, StoreBenchSizes};
 use crate::timing::monotonic_time;
 
 const PREFIX: &str = "/bench/followed/";
-/// A guard against hanging.
+/// Bounds a hanging run.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sorted times of writes.
+/// Sorted latencies.
 #[derive(Debug)]
 pub(super) struct CrossProcessLatencies {
-    /// From the moment a write is acknowledged in one process until the watch of another delivers it; nothing if that is
-    /// earlier.
+    /// From the acknowledgement of a write until the other process's watch delivers it; zero if delivered earlier.
     pub(super) after_write: Vec<Duration>,
-    /// The write itself.
+    /// Duration of the write itself.
     pub(super) write: Vec<Duration>,
 }
 
@@ -54,7 +53,7 @@ pub(super) async fn measure(
     Ok(wakeups)
 }
 
-/// The other process.
+/// The watching child process.
 struct WatchingProcess {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -73,11 +72,11 @@ impl WatchingProcess {
         Ok(Self { child, lines })
     }
 
-    /// The time that it prints next.
+    /// Returns the time that the child prints next.
     async fn next_event_time(&mut self) -> anyhow::Result<Duration> {
         let line =
-            tokio::time::timeout(WAIT_TIMEOUT, self.lines.recv()).await.context("the other process sees nothing")?;
-        Ok(Duration::from_nanos(line.context("the other process is gone")?.parse()?))
+            tokio::time::timeout(WAIT_TIMEOUT, self.lines.recv()).await.context("the other process sees no event")?;
+        Ok(Duration::from_nanos(line.context("the other process exited")?.parse()?))
     }
 }
 
@@ -88,7 +87,7 @@ impl Drop for WatchingProcess {
     }
 }
 
-/// Follows until its standard input ends, which it does with the process that started it.
+/// Watches until stdin ends, which happens when the parent exits.
 pub(super) async fn run_child(place: &BenchStoreLocation, from: u64) -> anyhow::Result<()> {
     let tasks = Tasks::new();
     let store = place.open(&tasks).await?;

@@ -1,4 +1,4 @@
-//! What the disk gives to somebody who syncs once per write.
+//! Writes per second that the disk achieves with one sync each.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,11 +8,11 @@ use std::time::Instant;
 use super::StoreBenchSizes;
 use super::load::VALUE_BYTES;
 
-/// Overwrites go around in so much room, as a log does that is used again.
+/// Writes wrap around within this size, like a reused log file.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// Samples of writes a second, each followed by fdatasync. The file is written in full before, so that a sync has nothing
-/// to do but to bring one write to the disk: the best that one sync per write can do.
+/// Samples of writes per second, each followed by fdatasync. The file is allocated before, so that a sync only flushes
+/// one write: the upper limit for one sync per write.
 pub(super) fn measure_synced_writes(folder: &Path, sizes: StoreBenchSizes) -> anyhow::Result<Vec<f64>> {
     let file = File::create(folder.join("synced"))?;
     file.write_all_at(&vec![0; FILE_BYTES as usize], 0)?;

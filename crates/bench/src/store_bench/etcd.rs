@@ -1,4 +1,4 @@
-//! An etcd process for the length of a benchmark.
+//! An etcd process for a benchmark.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -8,19 +8,19 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 
-/// A running etcd with one member. Dropping it ends it.
+/// A running etcd with one member. Killed on drop.
 #[derive(Debug)]
 pub(super) struct BenchEtcd {
-    /// A shell that ends etcd when its standard input does, so that etcd also ends when we are killed.
+    /// Shell that kills etcd when its stdin ends, so that etcd dies with this process.
     guard: Child,
     process: u32,
     port: u16,
 }
 
-/// Prints the process id of what it runs, and kills it when nobody holds the other end of the pipe any more.
+/// Prints the pid of the command it runs, and kills that when stdin ends.
 const GUARD_SCRIPT: &str = r#""$@" </dev/null >/dev/null & echo $!; read -r _; kill -9 $!; wait"#;
 
-/// More than the history of the benchmarks needs; etcd's own default is just too small for it.
+/// Larger than the benchmark's history; etcd's default is slightly too small.
 const QUOTA_BYTES: u64 = 8 << 30;
 
 impl BenchEtcd {
@@ -62,12 +62,12 @@ impl BenchEtcd {
 impl Drop for BenchEtcd {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
-        // It waits for etcd, so that the disk is ours again when we go on.
+        // Wait for etcd to exit, so that it no longer uses the disk.
         let _ = self.guard.wait();
     }
 }
 
-/// Two ports that nobody listens on now.
+/// Two ports that are free now.
 fn free_ports() -> std::io::Result<[u16; 2]> {
     let [first, second] = [TcpListener::bind(("127.0.0.1", 0))?, TcpListener::bind(("127.0.0.1", 0))?];
     Ok([first.local_addr()?.port(), second.local_addr()?.port()])

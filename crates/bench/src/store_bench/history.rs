@@ -1,6 +1,6 @@
-//! A long history: what it costs in memory, and what forgetting it costs those who write meanwhile.
+//! A long history: its memory, and how compaction affects concurrent writes.
 //!
-//! All of it happens in a child, so that its memory is that of this work alone.
+//! Runs in a child process, so that only this work counts for its memory.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,31 +17,31 @@ use super::store_location::BenchStoreLocation;
 use super::{CHILD_FLAG, STOP_GRACE, StoreBenchSizes, workers};
 use crate::timing::{median, percentile};
 
-/// As large as a lease; a million of them still fit every disk.
+/// Size of a lease; a million of them fit on every disk.
 const VALUE_BYTES: usize = 256;
-/// Keys that the whole history is about.
+/// Keys that the history is spread over.
 const KEYS: u64 = 10_000;
-/// Writers that make history, so many that it is soon made.
+/// Writers that create the history; many, to be quick.
 const HISTORY_WRITERS: usize = 256;
 /// Writers whose latency is measured.
 const WRITERS: usize = 8;
-/// Compaction goes in so many slices, with as many stretches without one between them, and of each kind the median counts: what
-/// else goes on on the machine then meets both alike.
+/// Number of compaction steps. They alternate with as many stretches without compaction, and the medians are compared, so
+/// that other activity on the machine affects both alike.
 const COMPACTION_SLICES: u64 = 10;
-/// How many writes are timed in a slice or stretch at least: enough for the slowest in a thousand to be no accident, and for
-/// what follows the answer to a compaction, since etcd answers first and forgets later.
+/// Minimum number of timed writes per slice: enough for a stable p99.9, and for work that follows a compaction, since etcd
+/// responds first and compacts later.
 const TIMED_WRITES_MIN: u64 = 10_000;
 
-/// What was measured. Memory is that of the server: this process for SQLite, etcd for etcd.
+/// Measurements. Memory is that of the server: this process for SQLite, etcd for etcd.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HistoryMeasurements {
-    /// How long it takes to make all of it, and to forget it.
+    /// Durations of writing the whole history and of compacting it.
     pub(super) writing: Duration,
     pub(super) compaction: Duration,
-    /// The slowest write in a thousand.
+    /// p99.9 latency of writes without and during compaction.
     pub(super) p999_without: Duration,
     pub(super) p999_during: Duration,
-    /// Resident, when a tenth of the history was made, and when all of it was.
+    /// Resident memory after a tenth and after all of the history.
     pub(super) bytes_early: u64,
     pub(super) bytes_late: u64,
 }
@@ -53,9 +53,9 @@ pub(super) async fn measure(
 ) -> anyhow::Result<HistoryMeasurements> {
     let mut child = Command::new(std::env::current_exe()?);
     child.args([CHILD_FLAG, "history", &place.to_string(), &process.to_string(), &sizes.history.to_string()]);
-    // It writes one line at its end, so nothing is lost by waiting for all of it.
+    // The child prints one line at its end, so reading it after the exit is enough.
     let output = tokio::task::spawn_blocking(move || child.stderr(Stdio::inherit()).output()).await??;
-    ensure!(output.status.success(), "the child that makes history failed: {}", output.status);
+    ensure!(output.status.success(), "the history child failed: {}", output.status);
     HistoryMeasurements::parse(std::str::from_utf8(&output.stdout)?)
 }
 
@@ -101,7 +101,8 @@ async fn write_revisions(store: &Arc<dyn Store>, revisions: u64) -> anyhow::Resu
     Ok(())
 }
 
-/// Compacts while others write, and go on until there are enough writes.
+/// Compacts during writes, which continue until there are enough. Returns the duration of the compaction and the p99.9
+/// of the writes.
 async fn compact_under_load(
     store: &Arc<dyn Store>,
     revision: Revision,
@@ -120,7 +121,7 @@ async fn compact_under_load(
     Ok((compaction, p999(times)))
 }
 
-/// Writes until it is enough, by the number of writes that are done, and returns how long each took.
+/// Writes until `is_enough` holds for the number of writes, and returns their latencies.
 async fn write_until(
     store: &Arc<dyn Store>,
     is_enough: impl Fn(u64) -> bool + Clone + Send + 'static,
@@ -155,13 +156,13 @@ fn p999(mut times: Vec<Duration>) -> Duration {
 
 fn resident_bytes(process: u32) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no resident memory is told")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc/PID/status")?;
     let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kilobytes * 1024)
 }
 
 impl HistoryMeasurements {
-    /// The form in which a child tells it.
+    /// Format in which the child prints the measurements.
     fn to_line(&self) -> String {
         let times = [self.writing, self.compaction, self.p999_without, self.p999_during];
         let times = times.map(|time| time.as_nanos().to_string());

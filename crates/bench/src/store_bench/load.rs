@@ -1,4 +1,4 @@
-//! Reads and writes as fast as they go.
+//! Rates of reads and writes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,18 +9,18 @@ use store::{Key, KeyRange, Op, Store, Transaction};
 use super::{StoreBenchSizes, workers};
 use crate::timing::{median, median_rate};
 
-/// A small object.
+/// Size of a small object.
 pub(super) const VALUE_BYTES: usize = 1024;
-/// What a server of some hundred clients has under way.
+/// Concurrent requests of a server with some hundred clients.
 const MANY_WORKERS: usize = 64;
-/// Keys that are put in one transaction to fill a store; etcd takes 128.
+/// Keys per transaction when filling a store; etcd allows 128 operations.
 const FILL_OPS: usize = 100;
-/// Every writer writes its own keys over and over, as leases and statuses are.
+/// Every writer overwrites its own keys, as leases and statuses are overwritten.
 const KEYS_PER_WRITER: u64 = 100;
 
 const PREFIX: &str = "/bench/read/";
 
-/// What was measured: so many a second, or so long for one.
+/// Operations per second, or duration of one operation.
 #[derive(Debug)]
 pub(super) struct StoreRates {
     pub(super) one_reader: f64,
@@ -62,7 +62,7 @@ pub(super) fn put(key: Key, bytes: usize) -> Op {
 async fn measure_reads(store: &Arc<dyn Store>, readers: usize, sizes: StoreBenchSizes) -> anyhow::Result<f64> {
     let read = move |store: Arc<dyn Store>, _, _| async move {
         let (entry, _) = store.get(key(fastrand::usize(..sizes.keys))).await?;
-        ensure!(entry.is_some(), "a key that was put is gone");
+        ensure!(entry.is_some(), "a key that was written is missing");
         Ok(())
     };
     measure_rate(store, readers, sizes, read).await
@@ -78,7 +78,7 @@ async fn measure_writes(store: &Arc<dyn Store>, writers: usize, sizes: StoreBenc
     measure_rate(store, writers, sizes, write).await
 }
 
-/// The median, over the samples, of operations a second by all workers together.
+/// Median over the samples of operations per second, summed over all workers.
 async fn measure_rate<Work, Working>(
     store: &Arc<dyn Store>,
     workers: usize,
@@ -127,7 +127,7 @@ async fn measure_page(store: &Arc<dyn Store>, sizes: StoreBenchSizes) -> anyhow:
         let start = Instant::now();
         let page = store.range(KeyRange::prefix(PREFIX).limit(sizes.page)).await?;
         times.push(start.elapsed());
-        ensure!(page.entries.len() == sizes.page && page.count == sizes.keys as u64, "a range lacks keys");
+        ensure!(page.entries.len() == sizes.page && page.count == sizes.keys as u64, "the range is incomplete");
     }
     Ok(median(&mut times))
 }

@@ -1,4 +1,4 @@
-//! What was measured, as rows of the table.
+//! Turns measurements into table rows.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use super::{BackendMeasurements, StoreBenchSizes};
 use crate::table::{BenchRow, BenchTable, Measurement};
 use crate::timing::percentile_of_sorted;
 
-/// What 64 writers are to reach together: so many syncs' worth, or so many a second.
+/// Goals for 64 writers together: relative to one sync per write, or in writes per second.
 const WRITES_RATIO_MIN: f64 = 8.0;
 const WRITES_RATE_MIN: f64 = 5_000.0;
-/// How soon another process is to have what was written.
+/// Goal for another process to see a write.
 const CROSS_PROCESS_P99_MAX: Duration = Duration::from_millis(20);
-/// What a compaction may do to the slowest writes.
+/// Goal for p99.9 of writes during compaction, relative to p99.9 without.
 const COMPACTION_RATIO_MAX: f64 = 2.0;
-/// A tenfold history may cost no more memory than caches that fill.
+/// Goal for memory after a tenfold history: no more than caches that fill up.
 const MEMORY_RATIO_MAX: f64 = 1.25;
 
 pub(super) fn push_rows(
@@ -85,7 +85,7 @@ impl RowBuilder<'_> {
         ]
     }
 
-    /// How much later than the answer to the writer, at p50 and p99.
+    /// Latency after the acknowledgement, at p50 and p99.
     fn cross_process_rows(backend: &str, measured: &BackendMeasurements) -> [BenchRow; 2] {
         let CrossProcessLatencies { after_write, write } = &measured.wakeups;
         [50.0, 99.0].map(|percent| {
@@ -95,7 +95,7 @@ impl RowBuilder<'_> {
         })
     }
 
-    /// Both backends beside one sync per write on the same disk.
+    /// Durable writes, compared with one sync per write on the same disk.
     fn write_rows(&self, backend: &str, measured: &BackendMeasurements) -> [BenchRow; 2] {
         let rates = &measured.rates;
         [("1 writer", rates.one_writer), ("64 writers", rates.many_writers)].map(|(writers, rate)| {
@@ -104,7 +104,7 @@ impl RowBuilder<'_> {
         })
     }
 
-    /// Not beside etcd, which answers first and forgets later.
+    /// SQLite only: etcd responds before it has compacted.
     fn compaction_row(&self) -> BenchRow {
         let history = &self.sqlite.history;
         BenchRow::time(format!("SQLite: compaction of {} revisions", self.sizes.history), history.compaction)
@@ -124,7 +124,7 @@ impl RowBuilder<'_> {
         ]
     }
 
-    /// A figure of SQLite beside the same one of etcd.
+    /// A measurement of SQLite compared with the same of etcd.
     fn compared_row(&self, name: &str, figure: fn(&BackendMeasurements) -> Measurement) -> BenchRow {
         let row = BenchRow::new(format!("SQLite: {name}"), figure(self.sqlite));
         match self.etcd {

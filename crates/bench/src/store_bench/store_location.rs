@@ -1,4 +1,4 @@
-//! Where a store is, in a form that fits on a command line.
+//! Location of a store, in a form for command lines.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use tasks::Tasks;
 
 #[derive(Clone, Debug)]
 pub(super) enum BenchStoreLocation {
-    /// The file.
+    /// Path of the file.
     Sqlite(PathBuf),
-    /// The URL.
+    /// Client URL.
     Etcd(String),
 }
 
@@ -44,9 +44,9 @@ impl fmt::Display for BenchStoreLocation {
     }
 }
 
-/// An etcd that has just been started listens after a while.
+/// Waits until an etcd that was just started responds.
 async fn wait_until_up(store: &Arc<dyn Store>) -> anyhow::Result<()> {
-    /// Each has a deadline of its own, or fails at once while nobody listens.
+    /// Each attempt has its own deadline, or fails at once while nothing listens.
     const ATTEMPTS: u32 = 100;
     for _ in 1..ATTEMPTS {
         if store.revision().await.is_ok() {

@@ -1,4 +1,4 @@
-//! How soon, and how fast, watches of one process see what it writes.
+//! Latency and rate of watches in the process that writes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use super::{STOP_GRACE, StoreBenchSizes, workers};
 use crate::timing::median;
 
 const PREFIX: &str = "/bench/watched/";
-/// Writers that feed many watches at once.
+/// Writers that feed many watches.
 const WRITERS: usize = 16;
-/// Writes whose way to all watches is timed, one after the other.
+/// Writes whose delivery to all watches is timed, one after the other.
 const TIMED_WRITES_MAX: usize = 200;
-/// A guard against hanging.
+/// Bounds a hanging run.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 pub(super) struct WatchLatencies {
-    /// From before a write until its one watch has it.
+    /// From the start of a write until its only watch has it.
     pub(super) to_one: Duration,
-    /// From before a write until the last of many watches has it.
+    /// From the start of a write until the last of many watches has it.
     pub(super) to_all: Duration,
-    /// Events a second, counted at every watch, while many write.
+    /// Events per second summed over all watches, with many writers.
     pub(super) rate: f64,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn measure(store: &Arc<dyn Store>, sizes: StoreBenchSizes) -> a
     Ok(WatchLatencies { to_one, to_all, rate })
 }
 
-/// Watches of one prefix; each tells of every batch how many events it held.
+/// Watches of one prefix; each sends the number of events of every batch.
 struct WatcherGroup {
     tasks: Tasks,
     watchers: usize,
@@ -64,7 +64,7 @@ impl WatcherGroup {
             });
         }
         let mut audience = Self { tasks, watchers, delivered: seen };
-        // All of them have begun once they have seen something.
+        // All watches are open once they have seen an event.
         write_key(store, 0).await?;
         audience.wait_for_events(watchers).await?;
         Ok(audience)
@@ -98,13 +98,13 @@ impl WatcherGroup {
         Ok(expected as f64 / start.elapsed().as_secs_f64())
     }
 
-    /// Waits for so many events in all.
+    /// Waits for this many events in total.
     async fn wait_for_events(&mut self, events: usize) -> anyhow::Result<()> {
         let mut left = events;
         while left > 0 {
             let told =
-                tokio::time::timeout(WAIT_TIMEOUT, self.delivered.recv()).await.context("watches see nothing")?;
-            let count = told.context("all watches are over")??;
+                tokio::time::timeout(WAIT_TIMEOUT, self.delivered.recv()).await.context("watches see no event")?;
+            let count = told.context("all watches have ended")??;
             ensure!(count <= left, "a watch saw an event twice");
             left -= count;
         }
@@ -136,6 +136,6 @@ async fn write_key(store: &Arc<dyn Store>, turn: usize) -> anyhow::Result<Revisi
     let ops = vec![put(format!("{PREFIX}{turn}").into(), VALUE_BYTES)];
     match store.commit(Transaction { compares: Vec::new(), ops }).await? {
         store::TransactionOutcome::Committed(revision) => Ok(revision),
-        store::TransactionOutcome::Conflict { .. } => anyhow::bail!("a write without conditions met a conflict"),
+        store::TransactionOutcome::Conflict { .. } => anyhow::bail!("a write without compares got a conflict"),
     }
 }

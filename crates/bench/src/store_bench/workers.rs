@@ -1,4 +1,4 @@
-//! Several clients of a store at once.
+//! Concurrent clients of a store.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ use anyhow::ensure;
 use tasks::Tasks;
 use tokio::sync::mpsc;
 
-/// Runs `work` for each of so many workers, all at once, and returns what they return, in the order in which they end.
+/// Runs `work` for each worker concurrently, and returns their results in the order of completion.
 pub(super) async fn run<Working, T>(workers: usize, work: impl Fn(usize) -> Working) -> anyhow::Result<Vec<T>>
 where
     Working: Future<Output = anyhow::Result<T>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Who is let in, and as whom.
+//! Authentication and authorization.
 
 mod access_matrix;
 mod audit;
@@ -31,18 +31,18 @@ pub(crate) fn certificate_credentials(pair: &CertificateFiles) -> ClientCredenti
 fn anonymous_reads_only_health_and_version() {
     let folder = tempfile::tempdir().unwrap();
     let server = start_on_sqlite(folder.path(), &[]);
-    let nobody = server.client_with(ClientCredentials::Anonymous);
+    let anonymous = server.client_with(ClientCredentials::Anonymous);
     block_on(async {
         for page in ["/healthz", "/livez", "/readyz", "/version"] {
-            assert_eq!(nobody.get(page).await.status, 200, "{page}");
+            assert_eq!(anonymous.get(page).await.status, 200, "{page}");
         }
-        let refused = nobody.get("/api/v1/namespaces").await;
+        let refused = anonymous.get("/api/v1/namespaces").await;
         assert_eq!(
             refused.summary(),
             "403 namespaces is forbidden: User \"system:anonymous\" cannot list resource \"namespaces\" in API group \
              \"\" at the cluster scope"
         );
-        assert_eq!(nobody.get("/metrics").await.status, 403);
+        assert_eq!(anonymous.get("/metrics").await.status, 403);
     });
 }
 
@@ -94,7 +94,7 @@ fn expired_certificate_is_unauthorized() {
     });
 }
 
-/// A client certificate of the server's own authority that ends with a year.
+/// Issues a client certificate of the server's CA that expires at the end of `year`.
 pub(crate) fn issue_expiring_in(pki: &Path, name: &str, year: i32) -> ClientCredentials {
     let authority = std::fs::read_to_string(pki.join("ca.key")).unwrap();
     let mut parameters = rcgen::CertificateParams::default();
@@ -113,7 +113,7 @@ pub(crate) fn issue_expiring_in(pki: &Path, name: &str, year: i32) -> ClientCred
     ClientCredentials::Certificate { certificate, key: key_file }
 }
 
-/// What another task does soon is waited for, not slept for. Says how long it took.
+/// Polls a condition for up to 30 s and returns how long it took.
 async fn wait_until(mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let started = Instant::now();
     let waiting = async {
@@ -121,11 +121,11 @@ async fn wait_until(mut condition: impl AsyncFnMut() -> bool) -> Duration {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it comes about in time");
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("the condition holds in time");
     started.elapsed()
 }
 
-/// Who the server says that a client is: name and groups.
+/// User name and groups of a client according to a SelfSubjectReview, or the error.
 pub(crate) async fn whoami(client: &Client, headers: &[(&str, &str)]) -> String {
     let answer =
         post_with_headers(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}), headers).await;
@@ -150,7 +150,7 @@ pub(crate) async fn post_with_headers(
     client.send(request, Bytes::from(body.to_string())).await
 }
 
-/// A certificate of the server's own authority.
+/// Issues a client certificate of the server's CA.
 fn issue_client_certificate(server: &Server, name: &str, group: Option<&str>) -> ClientCredentials {
     let own = CertificateAuthority::open_or_create(&server.pki(), "ca").unwrap();
     certificate_credentials(&own.open_or_issue(name, name, group, &CertificateUsage::Client).unwrap())
@@ -159,7 +159,7 @@ fn issue_client_certificate(server: &Server, name: &str, group: Option<&str>) ->
 pub(crate) const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const CLUSTER_ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// Grants a user the rules of a ClusterRole made for it, everywhere, and waits until that is in effect.
+/// Grants a user these rules by a ClusterRole and binding of the same name, and waits until they are in effect.
 pub(crate) async fn grant_cluster_role(admin: &Client, user: &Client, name: &str, rules: &Value) {
     let role = json!({"metadata": {"name": name}, "rules": rules});
     assert_eq!(admin.create(CLUSTER_ROLES, &role).await.status, 201);

@@ -1,4 +1,4 @@
-//! Controllers: namespaces that go when they are empty, objects that go when nobody owns them.
+//! Controllers: namespace deletion, garbage collection, default service accounts and root CA.
 
 mod garbage_collection;
 mod leader_election;
@@ -17,10 +17,10 @@ use tasks::Tasks;
 
 use crate::{block_on, config_map};
 
-/// What a server runs by default.
+/// Runs all controllers, as a server does by default.
 const ALL_CONTROLLERS: &str = "--controllers=*";
 
-/// Runs a test against a server with its controllers.
+/// Runs a test against a server with all controllers on SQLite.
 #[track_caller]
 fn with_controllers_on_sqlite(test: impl AsyncFn(Client)) {
     let folder = tempfile::tempdir().unwrap();
@@ -28,7 +28,7 @@ fn with_controllers_on_sqlite(test: impl AsyncFn(Client)) {
     block_on(test(server.admin()));
 }
 
-/// The same on each storage.
+/// Runs a test against a server with all controllers, on each store.
 #[track_caller]
 fn with_controllers_on_each_store(test: impl AsyncFn(Client)) {
     let etcd = Etcd::start();
@@ -45,7 +45,7 @@ fn config_map_path(name: &str) -> String {
     format!("{CONFIG_MAPS_PATH}/{name}")
 }
 
-/// A reference to a ConfigMap.
+/// Owner reference to a ConfigMap.
 fn owner_reference(name: &str, uid: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
 }
@@ -56,14 +56,14 @@ fn blocking_owner_reference(name: &str, uid: &str) -> Value {
     owner
 }
 
-/// Creates an object; its uid.
+/// Creates an object and returns its uid.
 async fn create_object(client: &Client, collection: &str, object: &Value) -> String {
     let created = client.create(collection, object).await;
     assert_eq!(created.status, StatusCode::CREATED, "{collection}: {}", created.summary());
     created.json()["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// Creates a ConfigMap in the default namespace that these own; its uid.
+/// Creates a ConfigMap with these owners in the default namespace and returns its uid.
 async fn create_owned(client: &Client, name: &str, owners: &[Value]) -> String {
     let mut object = config_map(name);
     object["metadata"]["ownerReferences"] = json!(owners);
@@ -83,7 +83,7 @@ async fn merge_patch(client: &Client, path: &str, patch: &Value) -> cluster_test
     client.send_body(Method::PATCH, path, "application/merge-patch+json", patch.to_string().into()).await
 }
 
-/// Waits until the server says that an object is not there.
+/// Waits until an object is 404.
 async fn wait_until_deleted(client: &Client, path: &str) {
     eventually(&format!("{path} is gone"), async || {
         let answer = client.get(path).await;
@@ -96,13 +96,14 @@ async fn object_exists(client: &Client, path: &str) -> bool {
     client.get(path).await.status == StatusCode::OK
 }
 
-/// Waits until the garbage collector has come past everything that was written before: it works in order.
+/// Waits until the garbage collector has handled all earlier writes: it works in order, and deletes an object without
+/// owner last.
 async fn wait_for_collector(client: &Client, name: &str) {
-    create_owned(client, name, &[owner_reference("nobody", name)]).await;
+    create_owned(client, name, &[owner_reference("absent", name)]).await;
     wait_until_deleted(client, &config_map_path(name)).await;
 }
 
-/// Waits until a namespace has a condition with this status whose message holds this text.
+/// Waits until a namespace has a condition with this status and a message that contains `text`, and returns it.
 async fn wait_for_condition(client: &Client, namespace: &str, condition_type: &str, status: &str, text: &str) -> Value {
     let condition = async || {
         let namespace = client.get(&format!("/api/v1/namespaces/{namespace}")).await.json();
@@ -118,7 +119,7 @@ async fn wait_for_condition(client: &Client, namespace: &str, condition_type: &s
     condition().await
 }
 
-/// The keys that storage holds of a namespace, read below every server.
+/// Keys of a namespace, read directly from the store.
 #[track_caller]
 fn stored_keys(plane: &ControlPlane<'_>, namespace: &str) -> Vec<String> {
     block_on(async {

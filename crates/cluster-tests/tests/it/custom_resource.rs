@@ -1,13 +1,12 @@
-//! A custom resource, for servers that serve some.
+//! A CustomResourceDefinition for tests.
 
 use serde_json::{Value, json};
 
-/// Where it is defined.
 pub(crate) const CRD_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// Where it is served.
+/// Collection of the custom resource.
 pub(crate) const CARTS_PATH: &str = "/apis/shop.example.com/v1/namespaces/default/carts";
 
-/// Its definition.
+/// Definition of `carts.shop.example.com`.
 pub(crate) fn carts_crd() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({

@@ -1,4 +1,4 @@
-//! What the documents say, tried.
+//! Tests that execute the documentation.
 
 mod deploy;
 mod readme;

@@ -1,4 +1,4 @@
-//! A gateway before servers that know nothing of each other: they answer as one.
+//! A gateway in front of servers that do not know each other: clients see one API.
 
 mod access_log;
 mod backends;
@@ -24,7 +24,7 @@ use crate::peers::{
     check_all_verbs, deployment, volume_attributes_class,
 };
 
-/// Two stock servers, of which each has something that the other has not.
+/// Two stock servers, each with a resource that the other lacks.
 fn start_two_stock_servers(store: TestStore<'_>) -> ControlPlane<'_> {
     let mut plane = ControlPlane::new(store);
     plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF]);
@@ -53,7 +53,7 @@ fn gateway_serves_resources_of_either_server() {
         ] {
             block_on(check_all_verbs(&admin, path, object));
         }
-        // Each server alone has only one of them.
+        // Each server alone serves only one of them.
         block_on(async {
             assert_eq!(plane.admin("old").get(CLASSES_PATH).await.status, StatusCode::NOT_FOUND);
             assert_eq!(plane.admin("new").get(DEPLOYMENTS_PATH).await.status, StatusCode::NOT_FOUND);
@@ -73,7 +73,7 @@ fn sidecar_gateways_serve_resources_of_either_server() {
         block_on(async {
             check_all_verbs(&admin, CLASSES_PATH, volume_attributes_class).await;
             check_all_verbs(&admin, DEPLOYMENTS_PATH, deployment).await;
-            // What the local server has, it serves.
+            // A sidecar prefers its local server for what that serves.
             let name = format!("apiserver-{}", plane.address(local));
             for _ in 0..10 {
                 assert_eq!(served_by(&admin.get("/api/v1/namespaces/default").await), name);
@@ -112,7 +112,7 @@ fn all_discovery_forms_list_resources_of_both_servers() {
             let text = String::from_utf8_lossy(&page.body).into_owned();
             assert!(page.status == StatusCode::OK && text.contains(name), "{path}: {} {text}", page.status);
         }
-        // Whoever asks for one server's own document gets one server's own.
+        // A request for the unmerged document gets that of one upstream.
         let own = get_accepting(&admin, "/apis", LOCAL_DISCOVERY_ACCEPT).await;
         assert_ne!(own.body, merged.body);
     });
@@ -156,7 +156,7 @@ fn route_mismatch_gets_the_response_of_an_upstream() {
             assert_eq!(through.status, status, "{method} {path}: {}", through.summary());
             assert_eq!(through.body, directly.body, "{method} {path}");
         }
-        // Only the upstream knows who may see what, so that it answers strangers too.
+        // Anonymous requests reach the upstream, too: only it knows who may see what.
         let stranger = gateway.client_with(cluster_tests::client::ClientCredentials::Anonymous).get(classes).await;
         assert_eq!(stranger.status, StatusCode::FORBIDDEN, "{}", stranger.summary());
     });

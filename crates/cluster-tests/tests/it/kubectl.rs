@@ -1,4 +1,4 @@
-//! A current kubectl.
+//! Tests with a current kubectl.
 
 mod create;
 mod everyday;

@@ -1,11 +1,11 @@
-//! `unskew up` and the commands beside it.
+//! `unskew up` and the other lab commands.
 
 mod page;
 mod rollout;
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::Lab;
+use cluster_tests::RunningLab;
 use cluster_tests::lab::{is_running, run_unskew};
 use cluster_tests::process::run_command;
 use cluster_tests::tools::{is_skipped, kubectl};
@@ -30,7 +30,7 @@ fn kubectl_works_through_load_balancer_and_oldest_server() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &[]);
+    let lab = RunningLab::start(home.path(), &[]);
     assert!(lab.kubectl(&["get", "namespaces"]).expect_success().contains("kube-system"));
     let printed = lab.run_command(&["kubeconfig"]).expect_success();
     assert_eq!(printed.trim(), lab.kubeconfig().display().to_string());
@@ -53,7 +53,7 @@ fn kubectl_works_through_load_balancer_and_oldest_server() {
 #[test]
 fn restarted_lab_keeps_ports_kubeconfig_and_objects() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--servers=1.34,1.36"]);
+    let lab = RunningLab::start(home.path(), &["--servers=1.34,1.36"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
     let (before, kubeconfig) = (lab.status(), std::fs::read(lab.kubeconfig()).unwrap());
     let pids = lab.server_pids();
@@ -61,7 +61,7 @@ fn restarted_lab_keeps_ports_kubeconfig_and_objects() {
     assert!(!pids.into_iter().any(is_running), "Ctrl-C leaves nothing behind");
     assert!(!home.path().join("lab/lab.sock").exists());
 
-    let lab = Lab::start(home.path(), &[]);
+    let lab = RunningLab::start(home.path(), &[]);
     let after = lab.status();
     for fact in ["address", "page", "kubeconfig"] {
         assert_eq!(after["lab"][fact], before["lab"][fact]);
@@ -82,7 +82,7 @@ fn restarted_lab_keeps_ports_kubeconfig_and_objects() {
 #[test]
 fn lab_starts_and_stops_its_own_etcd() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--servers=1.36", "--etcd"]);
+    let lab = RunningLab::start(home.path(), &["--servers=1.36", "--etcd"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
     assert!(lab.status()["lab"]["store"].as_str().unwrap().starts_with("http://127.0.0.1:"));
     let children = lab.child_pids();
@@ -90,20 +90,20 @@ fn lab_starts_and_stops_its_own_etcd() {
     assert_eq!(lab.interrupt(), Some(0));
     assert!(!children.into_iter().any(is_running));
 
-    let lab = Lab::start(home.path(), &["--etcd"]);
+    let lab = RunningLab::start(home.path(), &["--etcd"]);
     lab.kubectl(&["get", "namespace", "kept"]).expect_success();
     let children = lab.child_pids();
     lab.kill();
-    wait_until("etcd ends with its lab, too", || !children.iter().copied().any(is_running));
+    wait_until("etcd exits with its lab", || !children.iter().copied().any(is_running));
 }
 
 #[test]
 fn two_labs_are_isolated() {
     let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let labs = homes.each_ref().map(|home| Lab::start(home.path(), &["--servers=1.36"]));
+    let labs = homes.each_ref().map(|home| RunningLab::start(home.path(), &["--servers=1.36"]));
     labs[0].kubectl(&["create", "namespace", "mine"]).expect_success();
     labs[1].kubectl(&["get", "namespace", "mine"]).expect_failure();
-    let status = labs.each_ref().map(Lab::status);
+    let status = labs.each_ref().map(RunningLab::status);
     assert_ne!(status[0]["lab"]["address"], status[1]["lab"]["address"]);
     assert_eq!(status[1]["servers"].as_array().unwrap().len(), 1);
 }
@@ -111,16 +111,16 @@ fn two_labs_are_isolated() {
 #[test]
 fn killed_lab_leaves_no_processes_and_restarts() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--servers=1.33,1.36"]);
+    let lab = RunningLab::start(home.path(), &["--servers=1.33,1.36"]);
     lab.kubectl(&["create", "namespace", "kept"]).expect_success();
-    // One that does nothing hears no signal but the last.
+    // A suspended process reacts to SIGKILL only.
     lab.run_command(&["pause", "b"]).expect_success();
     let (pids, address) = (lab.server_pids(), lab.status()["lab"]["address"].clone());
     assert_eq!(pids.len(), 2);
     lab.kill();
-    wait_until("the servers end with their lab", || !pids.iter().copied().any(is_running));
+    wait_until("the servers exit with their lab", || !pids.iter().copied().any(is_running));
 
-    let lab = Lab::start(home.path(), &[]);
+    let lab = RunningLab::start(home.path(), &[]);
     assert_eq!(lab.status()["lab"]["address"], address);
     lab.kubectl(&["get", "namespace", "kept"]).expect_success();
 }
@@ -128,7 +128,7 @@ fn killed_lab_leaves_no_processes_and_restarts() {
 #[test]
 fn lab_commands_start_stop_kill_pause_and_resume_servers() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--servers=1.33,1.36"]);
+    let lab = RunningLab::start(home.path(), &["--servers=1.33,1.36"]);
     let phase = |name: &str| lab.server_status(name)["phase"].as_str().unwrap().to_owned();
     let old = lab.server_status("a")["address"].as_str().unwrap().to_owned();
     let ask_old = || kubectl(&lab.kubeconfig(), &["--server", &old, "get", "--raw", CLASSES_PATH]);
@@ -144,7 +144,7 @@ fn lab_commands_start_stop_kill_pause_and_resume_servers() {
         lab.kubectl(&["get", "namespaces"]).expect_success();
     }
     assert_eq!(said(&["start", "b"]), "server b is ready");
-    wait_until("b is asked again", || ask_old().code == Some(0));
+    wait_until("requests are forwarded to b again", || ask_old().code == Some(0));
 
     let before = lab.server_status("b")["pid"].clone();
     assert_eq!(said(&["kill", "b"]), "server b is stopped");
@@ -159,7 +159,7 @@ fn lab_commands_start_stop_kill_pause_and_resume_servers() {
 
     let refused = lab.run_command(&["resume", "b"]);
     assert_eq!(refused.code, Some(69));
-    assert_eq!(refused.stderr.trim(), "unskew: server b is ready: it cannot resume now");
+    assert_eq!(refused.stderr.trim(), "unskew: server b is ready: cannot resume it now");
     let refused = lab.run_command(&["stop", "z"]).expect_failure();
     assert_eq!(refused.trim(), "unskew: there is no server z: there are a, b");
 }
@@ -209,8 +209,8 @@ fn up_errors_name_the_cause_and_remedy() {
         run_command(command, LAB_TIMEOUT)
     };
     for (args, code, words) in [
-        (&["--port", &port][..], 69, "is taken by another program: --port chooses another one"),
-        (&["--etcd"], 69, "etcd: it is not on PATH: install it"),
+        (&["--port", &port][..], 69, "is taken by another program: choose another port with --port"),
+        (&["--etcd"], 69, "etcd: the etcd binary is not on PATH: install it"),
         (&["--servers=1.12"], 64, "give one of 1.31 to 1.37"),
         (&["--servers=1.36", "--frob"], 64, "unexpected argument '--frob'"),
     ] {
@@ -223,7 +223,7 @@ fn up_errors_name_the_cause_and_remedy() {
     std::fs::write(folder.join("thesis.txt"), "draft").unwrap();
     let refused = in_folder(&[]);
     assert_eq!(refused.code, Some(69));
-    assert!(refused.stderr.contains("is no lab"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is not a lab"), "{}", refused.stderr);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whole servers: real processes, real TLS, SQLite and etcd, real clients.
+//! Whole-server tests: real processes, real TLS, SQLite and etcd, real clients.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
@@ -10,17 +10,19 @@ mod gateway;
 mod kubectl;
 mod lab;
 mod peers;
+mod real;
 mod rest;
 mod rollout;
 mod server;
 mod storage_versions;
+mod validation;
 
 use std::path::Path;
 
 use cluster_tests::{Client, Etcd, Server, TestStore};
 use serde_json::{Value, json};
 
-/// Runs a test against a server on SQLite and against one on etcd.
+/// Runs a test against a server on SQLite and one on etcd.
 #[track_caller]
 fn for_each_store(test: impl Fn(&Server)) {
     let etcd = Etcd::start();
@@ -31,7 +33,7 @@ fn for_each_store(test: impl Fn(&Server)) {
     }
 }
 
-/// Runs an asynchronous test against a server on each storage.
+/// Runs an asynchronous test against a server on each store.
 #[track_caller]
 fn for_each_store_async(test: impl AsyncFn(Client)) {
     for_each_store(|server| block_on(test(server.admin())));

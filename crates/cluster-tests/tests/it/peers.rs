@@ -1,4 +1,4 @@
-//! Servers at different versions answer as one: what only some of them serve is served through all.
+//! Servers of different releases act as one: resources that only some serve are available through all.
 
 mod connection_upgrades;
 mod faults;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::block_on;
 
-/// `storage.k8s.io/v1` has it from 1.34 on.
+/// `storage.k8s.io/v1` serves it from 1.34 on.
 pub(crate) const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 pub(crate) const DEPLOYMENTS_PATH: &str = "/apis/apps/v1/namespaces/default/deployments";
-/// Every server here is 1.33, and the newer ones 1.36 without `apps/v1`.
+/// Old servers are 1.33; new ones are 1.36 without `apps/v1`.
 pub(crate) const OLD_FLAGS: [&str; 1] = ["--emulated-version=1.33"];
 pub(crate) const NEW_FLAGS: [&str; 2] = ["--emulated-version=1.36", "--runtime-config=apps/v1=false"];
 pub(crate) const MERGED_DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -44,7 +44,7 @@ pub(crate) fn deployment(name: &str) -> Value {
     })
 }
 
-/// The sum of a counter over all its labels.
+/// Sum of a counter over all label values.
 async fn metric_sum(client: &Client, metric: &str) -> u64 {
     let page = client.get("/metrics").await;
     let text = String::from_utf8_lossy(&page.body).into_owned();
@@ -56,7 +56,7 @@ async fn merge_patch(client: &Client, path: &str, patch: &Value) -> cluster_test
     client.send_body(Method::PATCH, path, "application/merge-patch+json", patch.to_string().into()).await
 }
 
-/// Everything that can be done with a resource, through one server. Returns the number of requests.
+/// Exercises all verbs of a resource through one server and returns the number of requests.
 pub(crate) async fn check_all_verbs(client: &Client, collection: &str, object: impl Fn(&str) -> Value) -> u64 {
     let mut watch = WatchReader::open(client, &format!("{collection}?watch=true&resourceVersion=0")).await;
     let created = client.create(collection, &object("one")).await;
@@ -68,7 +68,7 @@ pub(crate) async fn check_all_verbs(client: &Client, collection: &str, object: i
     let mut wanted = got.json();
     wanted["metadata"]["labels"] = json!({"step": "updated"});
     assert_eq!(client.update(&one, &wanted).await.status, StatusCode::OK);
-    // What another has written in between is a conflict here as everywhere.
+    // A stale resourceVersion conflicts through a proxy, too.
     assert_eq!(client.update(&one, &wanted).await.status, StatusCode::CONFLICT);
     let patched = merge_patch(client, &one, &json!({"metadata": {"labels": {"step": "patched"}}})).await;
     assert_eq!(patched.json()["metadata"]["labels"]["step"], "patched", "{}", patched.summary());
@@ -99,7 +99,7 @@ fn resources_of_one_server_are_served_through_the_other() {
         plane.start("old", &OLD_FLAGS);
         plane.start("new", &NEW_FLAGS);
         let [old, new] = ["old", "new"].map(|name| plane.admin(name));
-        wait_within(Duration::from_secs(2), "the old server knows of the new one", async || {
+        wait_within(Duration::from_secs(2), "the old server discovers the new one", async || {
             let answer = old.get(CLASSES_PATH).await;
             if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.summary()) }
         });
@@ -111,7 +111,7 @@ fn resources_of_one_server_are_served_through_the_other() {
             let forwarded = block_on(metric_sum(client, "apiserver_rerouted_request_total"));
             assert!(forwarded >= sent, "{forwarded} of {sent} requests for {path} were forwarded");
         }
-        // A resource that both have is served where it is asked for.
+        // A resource that both serve is not forwarded.
         block_on(async {
             let before = metric_sum(&old, "apiserver_rerouted_request_total").await;
             assert_eq!(old.get("/api/v1/namespaces/default").await.status, StatusCode::OK);
@@ -152,7 +152,7 @@ fn servers_with_the_gate_off_do_not_peer() {
         let [merged, local] = [MERGED_DISCOVERY_ACCEPT, LOCAL_DISCOVERY_ACCEPT].map(accepting);
         let [merged, local] = [old.send(merged, "".into()).await, old.send(local, "".into()).await];
         assert_eq!(merged.body, local.body);
-        // It still has a lease.
+        // A server with the gate off still has a lease.
         let selector = "labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver";
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?{selector}");
         let leases = old.get(&path).await.json();
@@ -171,7 +171,7 @@ fn merged_discovery_is_identical_on_all_servers() {
         let fetch = async |client: &Client, accept: &str| {
             client.send(client.request_builder(Method::GET, "/apis").header("accept", accept), "".into()).await
         };
-        wait_within(Duration::from_secs(5), "all servers give one document that has everything", async || {
+        wait_within(Duration::from_secs(5), "all servers return the same complete document", async || {
             let mut bodies = Vec::new();
             for client in &clients {
                 bodies.push(fetch(client, MERGED_DISCOVERY_ACCEPT).await);
@@ -188,7 +188,7 @@ fn merged_discovery_is_identical_on_all_servers() {
         let hits = block_on(clients[1].get("/metrics"));
         let hits = String::from_utf8_lossy(&hits.body).into_owned();
         assert!(hits.contains("aggregator_discovery_nopeer_requests_total 1"), "{hits}");
-        // The one that does not publish is asked by both others, for /api and for /apis.
+        // Both others fetch /api and /apis from the server that does not publish its document.
         let asked = block_on(metric_value(&clients[2], "aggregator_discovery_nopeer_requests_total"));
         assert!(asked >= 4, "{asked}");
         assert!(!hits.contains("aggregator_discovery_peer_aggregated_cache_hits_total 0"), "{hits}");
@@ -208,8 +208,8 @@ fn legacy_discovery_is_merged_with_the_flag_only() {
     block_on(async {
         let own = old.get("/api/v1").await;
         assert_eq!(own.status, StatusCode::OK);
-        assert!(own.json().to_string().contains("storageVersionHash"), "what is all ours keeps its hashes");
-        // Without the flag legacy forms are local, as the KEP says.
+        assert!(own.json().to_string().contains("storageVersionHash"), "a purely local group keeps its hashes");
+        // Without the flag legacy discovery is local, as the KEP defines.
         assert_eq!(new.get("/apis/apps/v1").await.status, StatusCode::NOT_FOUND);
     });
 }

@@ -1,4 +1,4 @@
-//! Rolling upgrades and downgrades under load: nothing that anybody serves is ever not found, no event and no write is lost.
+//! Rolling upgrades and downgrades under load: no wrong 404, no lost event, no lost write.
 
 mod expected_resources;
 mod gateway;
@@ -19,10 +19,10 @@ const RELEASES: [&str; 5] = ["1.33", "1.34", "1.35", "1.36", "1.37"];
 const MERGED_DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const LOCAL_DISCOVERY_ACCEPT: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
-/// The bar for all servers to give the same document after a change.
+/// Limit for all servers to return the same discovery document after a change.
 const AGREEMENT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How servers go.
+/// How a server is taken down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerEnd {
     Stop,
@@ -45,7 +45,7 @@ impl PeerRollout<'_> {
         self.expected.server_ready(server, expected_resources::listable_resources(&document.1));
     }
 
-    /// Replaces one server by one of another release.
+    /// Replaces a server by one of another release.
     fn replace_server(&mut self, server: &str, release: &str) {
         self.expected.server_stopping(server);
         match self.end {
@@ -56,7 +56,7 @@ impl PeerRollout<'_> {
         self.wait_for_agreement(&format!("{server} is {release}"));
     }
 
-    /// Waits until all servers give one document.
+    /// Waits until all servers return the same document.
     fn wait_for_agreement(&self, after: &str) {
         let clients = SERVERS.map(|name| self.plane.admin(name));
         let begun = Instant::now();
@@ -72,14 +72,14 @@ impl PeerRollout<'_> {
     }
 }
 
-/// A server's document and its ETag.
+/// Fetches a server's discovery document and its ETag.
 async fn fetch_discovery(client: &Client, accept: &str) -> (String, serde_json::Value) {
     let answer = client.send(client.request_builder(Method::GET, "/apis").header("accept", accept), "".into()).await;
     let etag = answer.headers.get("etag").and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned();
     (etag, answer.json())
 }
 
-/// Rolls from the first release to the last and back, one server after another, under load.
+/// Rolls from the first release to the last and back, one server at a time, under load.
 #[track_caller]
 fn check_rollout(store: TestStore<'_>, releases: &[&str], flags: &'static [&'static str], end: ServerEnd) {
     let truth = Arc::new(ExpectedResources::default());
@@ -122,7 +122,7 @@ fn rolling_upgrade_by_kills_loses_nothing() {
     check_rollout(TestStore::Etcd(&etcd), &["1.33", "1.34", "1.37"], DEFAULT_FLAGS, ServerEnd::Kill);
 }
 
-/// All releases, on both stores, with defaults and with everything on.
+/// Runs all releases on both stores, with default flags and with all APIs enabled.
 fn check_all_rollouts(end: ServerEnd) {
     for flags in [DEFAULT_FLAGS, ALL_APIS_FLAGS] {
         let etcd = Etcd::start();

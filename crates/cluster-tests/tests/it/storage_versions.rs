@@ -1,4 +1,4 @@
-//! Storage versions: published before anything is written, agreed on across releases, collected when servers go.
+//! Storage versions: published before the first write, agreed on across releases, removed with their servers.
 
 mod api;
 mod fence;
@@ -18,19 +18,19 @@ use serde_json::{Value, json};
 use crate::block_on;
 
 const STORAGE_VERSIONS_PATH: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
-/// 1.33 and 1.34 keep it in `v1beta1`, 1.36 in `v1`; from 1.34 on it is served in `v1`.
+/// 1.33 and 1.34 store it as `v1beta1`, 1.36 as `v1`; it is served as `v1` from 1.34 on.
 const CLASSES_STORAGE_VERSION: &str = "storage.k8s.io.volumeattributesclasses";
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
-/// 1.33 does not serve the version it keeps, unless it is told to.
+/// 1.33 serves the version it stores only with this flag.
 const FLAGS_1_33: [&str; 2] = ["--emulated-version=1.33", "--runtime-config=storage.k8s.io/v1beta1=true"];
 const FLAGS_1_34: [&str; 1] = ["--emulated-version=1.34"];
 const FLAGS_1_36: [&str; 1] = ["--emulated-version=1.36"];
-/// Leases that end while a test waits.
+/// Leases that expire during a test.
 const SHORT_LEASE: [&str; 2] = ["--identity-lease-duration-seconds=3", "--identity-lease-renew-interval-seconds=1"];
-/// Longer than anything takes on a loaded machine, the election of a new collector (15 s) included.
+/// Longer than anything takes on a loaded machine, including the election of a new collector (15 s).
 const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The names by which servers are told apart, by their identities.
+/// Hostnames of the servers by identity, from their leases.
 async fn hostnames(client: &Client) -> BTreeMap<String, String> {
     let leases = client.get(IDENTITY_LEASES).await.json();
     let named = leases["items"].as_array().into_iter().flatten().filter_map(|lease| {
@@ -40,8 +40,8 @@ async fn hostnames(client: &Client) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// An object as `a=v1 b=v1beta1 | common | AllEncodingVersionsEqual AllServersReporting`, servers by their names; those without
-/// a lease as `?`.
+/// Formats a StorageVersion as `a=v1 b=v1beta1 | common | AllEncodingVersionsEqual AllServersReporting`; servers by
+/// hostname, `?` for one without a lease.
 async fn summarize_storage_version(client: &Client, name: &str) -> String {
     let answer = client.get(&format!("{STORAGE_VERSIONS_PATH}/{name}")).await;
     if answer.status != 200 {
@@ -101,7 +101,7 @@ fn encoding_versions_agree_once_all_servers_are_upgraded() {
         let entry = object["status"]["storageVersions"].as_array().unwrap().iter();
         let mut entry = entry.filter(|entry| names[entry["apiServerID"].as_str().unwrap()] == "b");
         let entry = entry.next().unwrap();
-        assert_eq!(entry["servedVersions"], json!(["storage.k8s.io/v1"]), "exact: older servers route by it");
+        assert_eq!(entry["servedVersions"], json!(["storage.k8s.io/v1"]), "older servers route by the exact list");
         for version in ["storage.k8s.io/v1", "storage.k8s.io/v1beta1"] {
             assert!(entry["decodableVersions"].as_array().unwrap().contains(&json!(version)), "{entry}");
         }
@@ -145,7 +145,7 @@ fn entries_of_a_killed_server_are_removed_with_its_lease() {
         plane.kill("b");
         let killed = Instant::now();
         wait_for_storage_version(CONVERGENCE_TIMEOUT, &a, "core.pods", "a=v1 | v1 | True True");
-        // It was renewed at most a second before, and lasts three.
+        // The lease was renewed at most a second before, and lasts three.
         assert!(killed.elapsed() > Duration::from_millis(1900), "{:?}", killed.elapsed());
         println!("{:?}: gone {:?} after the kill", plane.store(), killed.elapsed());
         plane.start("b", &SHORT_LEASE);
@@ -167,7 +167,7 @@ fn another_server_collects_after_the_collector_is_killed() {
             let holder = lease["spec"]["holderIdentity"].as_str().unwrap().split('_').next().unwrap().to_owned();
             block_on(hostnames(&c)).remove(&holder).unwrap()
         };
-        assert_eq!(leader(), "a", "the first one");
+        assert_eq!(leader(), "a", "the first server leads");
         plane.kill("a");
         wait_for_storage_version(CONVERGENCE_TIMEOUT, &c, "core.pods", "b=v1 c=v1 | v1 | True True");
         assert_ne!(leader(), "a");

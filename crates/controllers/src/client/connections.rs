@@ -1,6 +1,7 @@
-//! The connections to the server, shared by all identities.
+//! The HTTP/2 connections to the server, shared by all identities.
 //!
-//! HTTP/2: short requests on one connection, watches on others, so that a request never waits for a stream that a watch holds.
+//! Short requests use one connection and watches others, so that a request never waits for a stream that a watch
+//! occupies.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,23 +23,23 @@ use tokio_rustls::TlsConnector;
 
 use super::{ApiError, pinned_certificate};
 
-/// How many watches share a connection: well below the 250 streams that servers allow.
+/// Watches per connection: well below the 250 streams that servers allow.
 const WATCHES_PER_CONNECTION: usize = 100;
-/// It is this machine.
+/// Generous, since the server runs on the same machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Http2Sender = SendRequest<Full<Bytes>>;
 
-/// Where the server is, and how it is known.
+/// The address of the server, and the certificate that identifies it.
 #[derive(Clone, Debug)]
 pub struct ApiServerAddress {
-    /// Where it listens.
+    /// The address that it listens on.
     pub socket: SocketAddr,
-    /// The certificate that it shows, PEM; read again for every connection.
+    /// The serving certificate in PEM; read again for every connection.
     pub certificate: PathBuf,
 }
 
-/// Connections to one server, opened when they are needed.
+/// Connections to one server, opened on demand.
 pub struct ClientConnections {
     address: ApiServerAddress,
     authority: String,
@@ -47,13 +48,13 @@ pub struct ClientConnections {
     tasks: Tasks,
 }
 
-/// A connection for watches; each holds a clone of the seat.
+/// A connection for watches; each watch holds a clone of the slot.
 struct WatchConnection {
     sender: Http2Sender,
     slot: WatchSlot,
 }
 
-/// Counts the watches on a connection.
+/// Its reference count is the number of watches on a connection.
 pub(super) type WatchSlot = Arc<()>;
 
 impl fmt::Debug for ClientConnections {
@@ -63,7 +64,7 @@ impl fmt::Debug for ClientConnections {
 }
 
 impl ClientConnections {
-    /// No connection yet. Those to come are moved along by `tasks`.
+    /// Creates the pool without connections. Connections run on `tasks`.
     pub fn new(address: ApiServerAddress, tasks: Tasks) -> Arc<Self> {
         let authority = address.socket.to_string();
         Arc::new(Self {
@@ -75,12 +76,11 @@ impl ClientConnections {
         })
     }
 
-    /// Host and port.
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Sends a short request.
+    /// Sends a short request on the shared connection.
     pub(super) async fn send_request(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ApiError> {
         let mut sender = {
             let mut kept = self.request_connection.lock().await;
@@ -92,7 +92,7 @@ impl ClientConnections {
         sender.send_request(request).await.map_err(no_response)
     }
 
-    /// Sends a request whose answer lasts. The seat is to be held as long.
+    /// Sends a watch request. The caller must hold the slot for as long as the response lasts.
     pub(super) async fn open_watch(
         &self,
         request: Request<Full<Bytes>>,
@@ -127,19 +127,19 @@ impl ClientConnections {
         };
         let (sender, connection) = tokio::time::timeout(CONNECT_TIMEOUT, connecting)
             .await
-            .unwrap_or_else(|_| Err("no connection in time".to_owned()))
+            .unwrap_or_else(|_| Err("no connection before the timeout".to_owned()))
             .map_err(ApiError::NoResponse)?;
         let stop = self.tasks.stop_token();
         self.tasks.spawn_once("controllers-connection", async move {
             if let Some(Err(error)) = stop.run_until_cancelled(connection).await {
-                tracing::debug!(%error, "a connection of the controllers ended");
+                tracing::debug!(%error, "controller connection failed");
             }
         });
         Ok(sender)
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes it by value")]
 fn no_response(error: hyper::Error) -> ApiError {
     ApiError::NoResponse(error.to_string())
 }

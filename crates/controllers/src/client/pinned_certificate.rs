@@ -1,7 +1,7 @@
-//! Believes one certificate: the one that this very server shows.
+//! Server verification that accepts one certificate: the one that this server itself serves with.
 //!
-//! A server that talks to itself needs no authority. Whoever shows the certificate that we serve with, and proves to have its
-//! key, is us, whatever names and authorities the certificate has.
+//! A server that connects to itself needs no CA. A peer that presents this server's certificate and proves to hold its
+//! key is this server, regardless of names and issuers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// A configuration for connections to the server that shows the first certificate of this file, over HTTP/2.
+/// A TLS configuration for HTTP/2 to the server that presents the first certificate of `file`.
 pub(super) fn pinned_client_config(file: &Path) -> Result<ClientConfig, String> {
     let fault = |reason: String| format!("the serving certificate {}: {reason}", file.display());
     let mut certificates = CertificateDer::pem_file_iter(file).map_err(|error| fault(error.to_string()))?;

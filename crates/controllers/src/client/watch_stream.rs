@@ -1,4 +1,4 @@
-//! A watch as it comes in: lines of JSON.
+//! Decodes a watch response: one JSON event per line.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use serde_json::value::RawValue;
 use super::ApiError;
 use super::connections::WatchSlot;
 
-/// How long nothing may come: more than twice the time between bookmarks, so that a stream that died silently is begun anew.
+/// More than twice the interval of bookmarks; a silent watch beyond this is dead and is restarted.
 const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(150);
-/// The longest line: objects have at most 1.5 MB in etcd, and grow a little in JSON.
+/// The longest line: etcd limits objects to 1.5 MB, and JSON is somewhat larger.
 const LINE_BYTES_MAX: usize = 8 << 20;
 
-/// A watch under way. Dropping it ends it.
+/// A running watch; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct ApiWatchStream {
     body: Incoming,
     buffer: BytesMut,
-    /// How much of `read` is known to hold no end of a line.
+    /// The first bytes of `buffer` that are known to contain no newline.
     searched: usize,
     _slot: WatchSlot,
 }
 
-/// One line of a watch.
+/// One event of a watch.
 #[derive(Debug)]
 pub(crate) enum ApiWatchEvent {
-    /// An object as it is now: new, or changed.
+    /// `ADDED` or `MODIFIED`, with the current object.
     Applied(Box<RawValue>),
-    /// An object as it was last.
+    /// `DELETED`, with the last state of the object.
     Deleted(Box<RawValue>),
-    /// Nothing but a newer resourceVersion.
+    /// `BOOKMARK`, with a newer resourceVersion.
     Bookmark(Box<RawValue>),
 }
 
@@ -43,17 +43,17 @@ impl ApiWatchStream {
         Self { body, buffer: BytesMut::new(), searched: 0, _slot: slot }
     }
 
-    /// The next change; `None` when the server ends the watch. May be dropped and asked again.
+    /// The next event; `None` when the server ends the watch. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> Result<Option<ApiWatchEvent>, ApiError> {
         loop {
             if let Some(line) = self.take_line() {
                 return parse_event(&line).map(Some);
             }
             if self.buffer.len() > LINE_BYTES_MAX {
-                return Err(ApiError::InvalidResponse("a line of the watch is too long".to_owned()));
+                return Err(ApiError::InvalidResponse("a watch event exceeds the size limit".to_owned()));
             }
             let frame = tokio::time::timeout(WATCH_IDLE_TIMEOUT, self.body.frame()).await;
-            match frame.map_err(|_| ApiError::NoResponse("the watch fell silent".to_owned()))? {
+            match frame.map_err(|_| ApiError::NoResponse("the watch was idle for too long".to_owned()))? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(ApiError::NoResponse(error.to_string())),
                 Some(Ok(frame)) => {
@@ -84,17 +84,17 @@ fn parse_event(line: &[u8]) -> Result<ApiWatchEvent, ApiError> {
         event_type: &'a str,
         object: Box<RawValue>,
     }
-    let line: EventLine<'_> = serde_json::from_slice(line)
-        .map_err(|error| ApiError::InvalidResponse(format!("a line of a watch: {error}")))?;
+    let line: EventLine<'_> =
+        serde_json::from_slice(line).map_err(|error| ApiError::InvalidResponse(format!("watch event: {error}")))?;
     match line.event_type {
         "ADDED" | "MODIFIED" => Ok(ApiWatchEvent::Applied(line.object)),
         "DELETED" => Ok(ApiWatchEvent::Deleted(line.object)),
         "BOOKMARK" => Ok(ApiWatchEvent::Bookmark(line.object)),
         "ERROR" => Err(match Status::from_json(line.object.get().as_bytes()) {
             Some(status) => ApiError::Status(Box::new(status)),
-            None => ApiError::InvalidResponse("an error in a watch that is no Status".to_owned()),
+            None => ApiError::InvalidResponse("a watch ERROR event without a Status".to_owned()),
         }),
-        other => Err(ApiError::InvalidResponse(format!("{other:?} in a watch"))),
+        other => Err(ApiError::InvalidResponse(format!("unknown watch event type {other:?}"))),
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(told(r#"{"type":"BOOKMARK","object":{}}"#), "bookmark {}");
         let expired = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","message":"old","code":410}}"#;
         assert_eq!(told(expired), "old, expired: true");
-        assert!(told("{}").starts_with("the answer cannot be read: a line of a watch:"));
-        assert!(told(r#"{"type":"NEW","object":{}}"#).contains("\"NEW\" in a watch"));
+        assert!(told("{}").starts_with("invalid response: watch event:"));
+        assert!(told(r#"{"type":"NEW","object":{}}"#).contains("unknown watch event type \"NEW\""));
     }
 }

@@ -1,4 +1,4 @@
-//! Owners that the server has said to be absent: a uid never comes back, so nobody need ask again.
+//! A cache of owners that the server reported as absent. A uid never recurs, so the result stays valid.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -7,13 +7,12 @@ use parking_lot::Mutex;
 
 use crate::informer::Uid;
 
-/// How many are remembered; asking again is only a request. Enough for the owners of one large deletion.
+/// The size of the cache: enough for the owners of one large deletion. An evicted entry costs one request.
 const ABSENT_OWNERS_MAX: usize = 4096;
 
-/// Where an owner would be, and its uid.
+/// The path of the owner, and its uid.
 type AbsentOwner = (Arc<str>, Uid);
 
-/// The last owners that were found absent.
 #[derive(Debug, Default)]
 pub(super) struct AbsentOwnerCache(Mutex<AbsentOwners>);
 
@@ -55,6 +54,6 @@ mod tests {
             absences.insert("/p", &uid(number));
         }
         assert!(!absences.contains("/p", &uid(0)) && absences.contains("/p", &uid(1)));
-        assert!(!absences.contains("/q", &uid(1)), "elsewhere it may be there");
+        assert!(!absences.contains("/q", &uid(1)), "the owner may exist at another path");
     }
 }

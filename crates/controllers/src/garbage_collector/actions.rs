@@ -1,7 +1,7 @@
-//! What the garbage collector does to objects, one at a time, through the API.
+//! The requests of the garbage collector for one object.
 //!
-//! Everything written is conditional on the uid and the resourceVersion that was judged: an object that changed meanwhile is
-//! judged anew.
+//! Every write is conditional on the uid and resourceVersion that the decision was based on; an object that changed
+//! meanwhile is examined again.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::client::{ApiClient, ApiError, METADATA_ONLY};
 use crate::informer::{ObservedObject, ObservedOwnerReference, Uid};
 use crate::resources::{DiscoveredResource, DiscoveredResources, ResourceScope};
 
-/// How many dependents are orphaned at once.
+/// Dependents orphaned at once.
 const CONCURRENT_ORPHANS: usize = 8;
 
-/// What work needs beside the object.
+/// The shared inputs of all tasks.
 #[derive(Clone, Debug)]
 pub(super) struct TaskContext {
     pub(super) client: ApiClient,
@@ -28,18 +28,17 @@ pub(super) struct TaskContext {
     pub(super) absent_owners: Arc<AbsentOwnerCache>,
 }
 
-/// What came of it.
+/// The result of a task.
 #[derive(Debug)]
 pub(super) enum TaskOutcome {
-    /// Nothing more to do.
     Done,
-    /// The server says that the object is not there.
+    /// The server says that the object does not exist.
     ObjectNotFound,
-    /// Discovery does not know the kind of an owner, or of the object.
+    /// Discovery does not know the kind of an owner or of the object.
     AwaitingDiscovery,
-    /// It was seen at the server, and is not in the graph yet.
+    /// The graph does not show all objects yet, so the task must be retried.
     ViewIncomplete,
-    /// It did not work, now.
+    /// The request failed.
     Failed(ApiError),
 }
 
@@ -50,11 +49,11 @@ impl From<ApiError> for TaskOutcome {
 }
 
 impl TaskContext {
-    /// Looks for an owner that was named and not seen.
+    /// Checks whether an owner exists that is referenced but was never observed.
     pub(super) async fn examine_virtual_owner(self, uid: Uid, node: ObjectNode) -> TaskOutcome {
         let Some(resource) = self.resolve_resource(&node.object_type) else { return TaskOutcome::AwaitingDiscovery };
         if resource.scope == ResourceScope::Namespace && node.namespace.is_empty() {
-            // A cluster-scoped object names it, and that reference leads nowhere.
+            // A cluster-scoped object refers to a namespaced owner, which cannot be resolved.
             return TaskOutcome::Done;
         }
         match self.get_object(&resource, &node.namespace, &node.name).await {
@@ -64,7 +63,7 @@ impl TaskContext {
         }
     }
 
-    /// Judges an object by its owners, and acts on it.
+    /// Reads the owners of an object, decides, and executes the decision.
     pub(super) async fn examine_object(self, uid: Uid, node: ObjectNode, dependents: DependentsState) -> TaskOutcome {
         let Some(resource) = self.resolve_resource(&node.object_type) else { return TaskOutcome::AwaitingDiscovery };
         let NodeState::Observed { resource_version: version, policy, .. } = &node.state else {
@@ -92,7 +91,7 @@ impl TaskContext {
                         true
                     };
                     match self.patch_owner_references(&resource, &node, &uid, unblock).await {
-                        // The next look has the new version, and finds nothing to unblock but the same verdict.
+                        // The resourceVersion has changed, so the delete below is conditional on the uid alone.
                         Ok(_) => {}
                         Err(error) => return error.into(),
                     }
@@ -103,19 +102,19 @@ impl TaskContext {
                 };
                 let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
                     "propagationPolicy": policy.as_str(), "preconditions": preconditions});
-                tracing::debug!(path, ?policy, "nobody owns it any more");
+                tracing::debug!(path, ?policy, "deleting object without owners");
                 self.client.delete(&path, &options).await.map(drop)
             }
         };
         self.to_outcome(acted, &resource, &node.name)
     }
 
-    /// Lets an object go that has waited for its dependents.
+    /// Removes the foreground finalizer of an object whose dependents are gone.
     pub(super) async fn finish_foreground_deletion(self, uid: Uid, node: ObjectNode) -> TaskOutcome {
         self.remove_finalizer(&uid, &node, FINALIZER_FOREGROUND).await
     }
 
-    /// Takes an object out of the owners of its dependents, and then lets it go.
+    /// Removes the references to an object from its dependents, then its orphan finalizer.
     pub(super) async fn orphan_dependents(
         self,
         uid: Uid,
@@ -158,7 +157,7 @@ impl TaskContext {
         }
     }
 
-    /// What an owner is, by the word of the server.
+    /// The state of an owner, by a live read.
     async fn owner_state(&self, namespace: &str, reference: &ObservedOwnerReference) -> Result<OwnerState, ApiError> {
         let ObservedOwnerReference { api_version, kind, name, uid, .. } = reference;
         let Some(resource) = self.resources.find_by_kind(api_version, kind).filter(|resource| resource.supports("get"))
@@ -186,7 +185,7 @@ impl TaskContext {
         }
     }
 
-    /// An object, by a live read; `None` only if the server says that this very object does not exist.
+    /// Reads an object; `None` only if the server says that exactly this object does not exist.
     async fn get_object(
         &self,
         resource: &DiscoveredResource,
@@ -196,13 +195,14 @@ impl TaskContext {
         match self.client.get(&resource.object_path(namespace, name), METADATA_ONLY).await {
             Ok(answer) => serde_json::from_slice(&answer.body)
                 .map(Some)
-                .map_err(|error| ApiError::InvalidResponse(format!("an object: {error}"))),
+                .map_err(|error| ApiError::InvalidResponse(format!("object: {error}"))),
             Err(error) if error.is_object_not_found(resource.name.borrowed(), name) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Keeps those owner references of an object that `keep` wants, changed as it likes.
+    /// Rewrites the owner references of an object: drops those for which `keep` returns false; `keep` may also change
+    /// them.
     async fn patch_owner_references(
         &self,
         resource: &DiscoveredResource,
@@ -236,7 +236,7 @@ impl TaskContext {
         self.to_outcome(patched, &resource, &node.name)
     }
 
-    /// The metadata of an object with this uid, by a live read.
+    /// Reads the metadata of an object; `None` if it is gone or has another uid.
     async fn get_live_metadata(
         &self,
         resource: &DiscoveredResource,
@@ -250,7 +250,7 @@ impl TaskContext {
             Err(error) => return Err(error),
         };
         let mut object: Value = serde_json::from_slice(&answer.body)
-            .map_err(|error| ApiError::InvalidResponse(format!("an object: {error}")))?;
+            .map_err(|error| ApiError::InvalidResponse(format!("object: {error}")))?;
         let metadata = object["metadata"].take();
         Ok((metadata["uid"] == **uid).then_some(metadata))
     }
@@ -264,14 +264,14 @@ impl TaskContext {
         list: Vec<Value>,
     ) -> Result<(), ApiError> {
         let mut metadata = json!({"uid": live["uid"], "resourceVersion": live["resourceVersion"]});
-        // An empty list is written as none at all, as Go writes it.
+        // An empty list is written as null, as Go does.
         metadata[field] = if list.is_empty() { Value::Null } else { list.into() };
         let path = resource.object_path(&node.namespace, &node.name);
         self.client.merge_patch(&path, &json!({"metadata": metadata})).await.map(drop)
     }
 }
 
-/// What says that a reference leads into another namespace.
+/// The Event for an owner reference into another namespace.
 pub(super) fn invalid_namespace_event(
     dependent: &ObjectNode,
     uid: &Uid,

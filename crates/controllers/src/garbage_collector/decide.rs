@@ -1,40 +1,39 @@
-//! Whether an object may stay, given what its owners are.
+//! The decision about an object, given the state of its owners.
 
 use super::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use crate::informer::{ObservedMetadata, Uid};
 
-/// What became of an owner, as the server says now.
+/// The state of an owner, as the server reports it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerState {
-    /// It is there.
+    /// It exists and is not waiting for dependents.
     Solid,
-    /// It is there, and waits for its dependents to go.
+    /// It is in foreground deletion and waits for its dependents.
     WaitingForDependents,
-    /// The server says that there is no such object, or that it is another one by now.
+    /// The server says that it does not exist, or the name has another uid.
     Absent,
-    /// It is in a namespace, and the dependent is not: a reference that can never be followed.
+    /// It is namespaced and the dependent is cluster-scoped, so the reference cannot be resolved.
     OutOfNamespace,
-    /// Discovery knows no such kind.
+    /// Discovery does not list its kind.
     UnknownKind,
 }
 
 /// What to do with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum GarbageDecision {
-    /// Nothing.
     Keep,
-    /// Nothing until discovery changes: nobody can say whether its owner is there.
+    /// Wait until discovery changes, since the state of an owner is unknown.
     AwaitDiscovery,
-    /// Take these out of its owners.
+    /// Remove these owner references.
     RemoveOwners(Vec<Uid>),
     Delete {
         policy: PropagationPolicy,
-        /// Whether its own references must cease to block first, because it may be part of a circle.
+        /// True if its own references must stop blocking first, because it may be part of a cycle.
         unblock_owners: bool,
     },
 }
 
-/// What becomes of the dependents of what is deleted.
+/// The fate of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PropagationPolicy {
     Background,
@@ -51,7 +50,7 @@ impl PropagationPolicy {
         }
     }
 
-    /// What an object's own finalizers ask for.
+    /// The policy that an object's own finalizers request.
     pub(super) fn from_finalizers(metadata: &ObservedMetadata) -> Self {
         match metadata.has_finalizer(FINALIZER_ORPHAN) {
             true => Self::Orphan,
@@ -61,17 +60,17 @@ impl PropagationPolicy {
     }
 }
 
-/// The dependents of the object that is judged.
+/// The dependents of the examined object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DependentsState {
     None,
     Some,
-    /// Some of them wait for dependents of their own.
+    /// Some of them are in foreground deletion themselves.
     SomeWaiting,
 }
 
-/// Decides. One owner that is there keeps an object, and the others are struck from it; an object is deleted only if every
-/// owner is known to be absent, or waits for it. `own` is what its finalizers ask for.
+/// Decides about an object. A solid owner keeps it, and references to other owners are removed; it is deleted only if
+/// every owner is absent or waits for it. `own_policy` is what its finalizers request.
 pub(super) fn decide(
     owners: &[(Uid, OwnerState)],
     dependents: DependentsState,

@@ -1,7 +1,7 @@
-//! Who owns whom: every object that was seen, and every owner that was named.
+//! The graph of owners: every observed object, and every referenced owner.
 //!
-//! Pure: changes come in, and what there is to do about them comes out. Nothing is decided here; that an owner is not in the
-//! graph means that it should be looked for.
+//! Pure: events go in, tasks come out. The graph decides nothing; an owner that is not in it must be looked up at the
+//! server.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,13 +11,12 @@ use super::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use crate::informer::{ObservedMetadata, ObservedOwnerReference, Uid};
 use crate::resources::{DiscoveredResource, ResourceScope};
 
-/// Objects and their owners.
 #[derive(Debug, Default)]
 pub(super) struct OwnerGraph {
     nodes: HashMap<Uid, ObjectNode>,
 }
 
-/// One object, or one that somebody named as owner.
+/// An observed object or a referenced owner.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectNode {
     pub(super) object_type: ObjectType,
@@ -28,52 +27,51 @@ pub(super) struct ObjectNode {
     dependents: BTreeSet<Uid>,
 }
 
-/// What kind of object it is.
+/// The resource or kind of an object.
 #[derive(Clone, Debug)]
 pub(super) enum ObjectType {
-    /// Of a resource that is followed.
+    /// The resource that an informer follows.
     Resource(Arc<DiscoveredResource>),
-    /// As a reference says.
+    /// As in an owner reference.
     Kind { api_version: Arc<str>, kind: Arc<str> },
 }
 
-/// How we know of it.
+/// How an object is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeState {
-    /// It was named as owner and not seen yet.
+    /// Referenced as owner but not observed yet.
     Virtual,
-    /// It is there; `policy` is what its finalizers ask for, should it be deleted.
+    /// Exists; `policy` is what its finalizers request for a deletion.
     Observed { resource_version: Box<str>, deletion: DeletionState, policy: PropagationPolicy },
-    /// It was there. It is remembered for as long as others name it.
+    /// Was observed and is gone; kept while other objects refer to it.
     Deleted,
 }
 
-/// How far an object's deletion has come.
+/// The progress of an object's deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeletionState {
-    /// It is not being deleted.
     NotDeleting,
-    /// It goes when its finalizers, which are not ours, are gone.
+    /// Waits for finalizers of other controllers.
     Terminating,
-    /// It goes when its dependents do not name it any more.
+    /// Waits until its dependents no longer refer to it.
     Orphaning,
-    /// It goes when its dependents are gone.
+    /// Waits until its dependents are deleted.
     Foreground,
 }
 
-/// Something to do.
+/// A unit of work of the garbage collector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum GarbageTask {
-    /// See whether it may stay.
+    /// Decide whether the object may stay.
     Examine(Uid),
-    /// Take it out of its dependents' owners.
+    /// Remove the object from the owner references of its dependents.
     Orphan(Uid),
-    /// Say that a reference leads into another namespace.
+    /// Create an Event about a reference into another namespace.
     ReportMisplacedOwner { dependent: Uid, owner: ObservedOwnerReference },
 }
 
 impl OwnerGraph {
-    /// An object as it is now.
+    /// Records the current state of an object; returns the tasks that follow.
     pub(super) fn observe(
         &mut self,
         resource: &Arc<DiscoveredResource>,
@@ -81,7 +79,7 @@ impl OwnerGraph {
     ) -> Vec<GarbageTask> {
         let uid = &metadata.uid;
         let deletion = DeletionState::from_metadata(metadata);
-        let sight = NodeState::Observed {
+        let observed = NodeState::Observed {
             resource_version: metadata.resource_version.clone(),
             deletion,
             policy: PropagationPolicy::from_finalizers(metadata),
@@ -97,7 +95,7 @@ impl OwnerGraph {
         node.object_type = ObjectType::Resource(resource.clone());
         node.namespace = metadata.namespace.clone();
         node.name = metadata.name.clone();
-        let before = std::mem::replace(&mut node.state, sight);
+        let before = std::mem::replace(&mut node.state, observed);
         let owners = std::mem::replace(&mut node.owners, metadata.owner_references.clone());
         let dependents: Vec<Uid> = node.dependents.iter().cloned().collect();
         let mut tasks = Vec::new();
@@ -118,7 +116,7 @@ impl OwnerGraph {
         tasks
     }
 
-    /// An object that is not there any more.
+    /// Records that an object is gone; returns the tasks that follow.
     pub(super) fn remove(&mut self, uid: &Uid) -> Vec<GarbageTask> {
         let Some(node) = self.nodes.get_mut(uid) else { return Vec::new() };
         node.state = NodeState::Deleted;
@@ -134,7 +132,7 @@ impl OwnerGraph {
         tasks
     }
 
-    /// The objects of a resource that are seen, and not among these.
+    /// The observed objects of a resource that are not in `listed`.
     pub(super) fn unlisted_objects(&self, resource: &DiscoveredResource, listed: &HashSet<Uid>) -> Vec<Uid> {
         let is_missing = |(uid, node): &(&Uid, &ObjectNode)| {
             matches!(node.state, NodeState::Observed { .. })
@@ -148,13 +146,13 @@ impl OwnerGraph {
         self.nodes.get(uid)
     }
 
-    /// Those that name it as their owner.
+    /// The objects that refer to `uid` as an owner.
     pub(super) fn dependents(&self, uid: &Uid) -> impl Iterator<Item = (&Uid, &ObjectNode)> {
         let dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
         dependents.filter_map(|uid| self.nodes.get_key_value(uid))
     }
 
-    /// Those that must be gone before it may go.
+    /// The dependents that must be gone before a foreground deletion can finish.
     pub(super) fn blocking_dependents(&self, uid: &Uid) -> impl Iterator<Item = (&Uid, &ObjectNode)> {
         self.dependents(uid).filter(move |(_, node)| {
             node.owners.iter().any(|owner| owner.uid == *uid && owner.block_owner_deletion == Some(true))
@@ -166,7 +164,7 @@ impl OwnerGraph {
         self.nodes.len()
     }
 
-    /// Somebody who was only named is seen: those who named it may have named somebody else.
+    /// Checks the references to an owner that was observed for the first time, since they may not match it.
     fn check_references_to(&self, uid: &Uid, dependents: &[Uid], tasks: &mut Vec<GarbageTask>) {
         let Some(owner) = self.nodes.get(uid) else { return };
         for dependent in dependents {
@@ -200,6 +198,7 @@ impl OwnerGraph {
         }
     }
 
+    /// Links a dependent to its owner, adding a virtual node for an unknown owner.
     fn add_dependent(&mut self, dependent: &Uid, reference: &ObservedOwnerReference, tasks: &mut Vec<GarbageTask>) {
         let namespace = self.nodes.get(dependent).map(|node| node.namespace.clone()).unwrap_or_default();
         if let Some(owner) = self.nodes.get_mut(&reference.uid) {
@@ -228,6 +227,7 @@ impl OwnerGraph {
         tasks.push(GarbageTask::Examine(reference.uid.clone()));
     }
 
+    /// Unlinks a dependent; removes an owner that is neither observed nor referenced.
     fn remove_dependent(&mut self, dependent: &Uid, owner: &Uid, tasks: &mut Vec<GarbageTask>) {
         let Some(node) = self.nodes.get_mut(owner) else { return };
         node.dependents.remove(dependent);
@@ -238,7 +238,7 @@ impl OwnerGraph {
         self.enqueue_waiting_owner(owner, tasks);
     }
 
-    /// An owner that waits for its dependents has one less to wait for.
+    /// Enqueues an owner in foreground deletion after it lost a dependent.
     fn enqueue_waiting_owner(&self, owner: &Uid, tasks: &mut Vec<GarbageTask>) {
         if self.nodes.get(owner).is_some_and(|node| node.state.deletion() == DeletionState::Foreground) {
             tasks.push(GarbageTask::Examine(owner.clone()));
@@ -246,7 +246,7 @@ impl OwnerGraph {
     }
 }
 
-/// A reference that does not fit the object with its uid is as good as one to nobody; that is for a look at the server to say.
+/// Enqueues the dependent if its reference does not match the object with that uid; a live read then decides.
 fn check_reference(
     uid: &Uid,
     node: &ObjectNode,

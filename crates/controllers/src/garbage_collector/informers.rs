@@ -1,4 +1,4 @@
-//! The resources that are followed, and whether they can be.
+//! The informers of the garbage collector, and their state.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -12,15 +12,15 @@ use crate::client::ApiClient;
 use crate::informer::{EventSink, InformerEvent, InformerScope, ObjectDetail, ObservedObject, run_informer};
 use crate::resources::{DiscoveredResource, DiscoveredResources, DiscoveryState};
 
-/// How many notices may wait. A follower that is ahead waits too.
+/// Events that may be queued; when full, informers wait.
 const EVENTS_MAX: usize = 256;
-/// What kube-controller-manager's garbage collector leaves alone: events go by themselves.
+/// Events expire by themselves; kube-controller-manager's garbage collector ignores them too.
 const IGNORED_RESOURCE: &str = "events";
 
-/// One resource that is followed. Never given twice.
+/// Identifies an informer; never reused.
 pub(super) type InformerId = u64;
 
-/// All that are followed.
+/// The informers of all resources.
 pub(super) struct Informers {
     client: ApiClient,
     informers: HashMap<InformerId, Informer>,
@@ -50,8 +50,9 @@ impl Informers {
         Self { client, informers: HashMap::new(), next_id: 0, running: followers, sender, events: notices }
     }
 
-    /// Follows all that can be watched and deleted. What is followed already goes on, whatever version stands for it now; what
-    /// is not among them any more was proven gone, and is given back.
+    /// Starts informers for all resources that support watch and delete. An existing informer continues, even if
+    /// another version represents its resource now. A resource that is not in `resources` any more was proven gone and
+    /// is returned.
     pub(super) fn update_resources(&mut self, resources: &DiscoveredResources) -> Vec<Arc<DiscoveredResource>> {
         let mut gone = Vec::new();
         let is_wanted = |resource: &&Arc<DiscoveredResource>| {
@@ -65,7 +66,7 @@ impl Informers {
                     gone.push(monitor.resource.clone());
                     false
                 }
-                // One that cannot be followed is tried by the version that stands for it now.
+                // An informer that is not synced restarts with the version that represents the resource now.
                 Some(at) if wanted[at].name != monitor.resource.name && monitor.state != InformerState::Synced => false,
                 Some(at) => {
                     wanted.swap_remove(at);
@@ -91,13 +92,13 @@ impl Informers {
         let (abort, registration) = AbortHandle::new_pair();
         let following = Abortable::new(run_informer(self.client.clone(), selection, listener), registration);
         self.running.push(Box::pin(async move {
-            // Aborted is what it is to be.
+            // Aborting is the normal end.
             let _ = following.await;
         }));
         self.informers.insert(id, Informer { resource, state: InformerState::Starting, abort });
     }
 
-    /// The next notice of anybody. May be dropped and asked again.
+    /// The next event of any informer. Cancel-safe.
     pub(super) async fn next_event(&mut self) -> (InformerId, InformerEvent) {
         loop {
             tokio::select! {
@@ -110,7 +111,7 @@ impl Informers {
         }
     }
 
-    /// What a monitor follows; `None` if it does no longer.
+    /// The resource of an informer; `None` after the informer was removed.
     pub(super) fn resource(&self, id: InformerId) -> Option<Arc<DiscoveredResource>> {
         self.informers.get(&id).map(|monitor| monitor.resource.clone())
     }
@@ -119,7 +120,7 @@ impl Informers {
         self.set_state(id, InformerState::Synced);
     }
 
-    /// Whether it was not away before.
+    /// Returns true if the resource was available before.
     pub(super) fn mark_unavailable(&mut self, id: InformerId) -> bool {
         self.set_state(id, InformerState::Unavailable) != Some(InformerState::Unavailable)
     }
@@ -128,12 +129,12 @@ impl Informers {
         self.informers.get_mut(&id).map(|monitor| std::mem::replace(&mut monitor.state, state))
     }
 
-    /// Whether each was listed, or is known to be away.
+    /// True if every resource was listed or is known to be unavailable.
     pub(super) fn have_started(&self) -> bool {
         !self.informers.is_empty() && self.informers.values().all(|monitor| monitor.state != InformerState::Starting)
     }
 
-    /// Whether each is followed now.
+    /// True if every resource is listed and watched.
     pub(super) fn all_synced(&self) -> bool {
         !self.informers.is_empty() && self.informers.values().all(|monitor| monitor.state == InformerState::Synced)
     }
@@ -146,24 +147,23 @@ async fn next_ended(followers: &mut FuturesUnordered<BoxFuture<'static, ()>>) {
     Pin::new(followers).next().await;
 }
 
-/// Whether discovery confirms everything that it lists or listed.
+/// True if discovery confirms every resource that it lists or has listed.
 pub(super) fn is_discovery_complete(resources: &DiscoveredResources) -> bool {
     resources.stale_versions().is_empty()
         && resources.all().iter().all(|resource| resource.discovery_state == DiscoveryState::Confirmed)
 }
 
-/// What an object that comes, changes or goes says about discovery.
+/// What a change of an object implies for discovery.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiscoveryHint {
-    /// Nothing.
     None,
-    /// A server comes or goes; that it renews its lease says nothing.
+    /// A lease of a server: its creation or deletion may change discovery, a renewal does not.
     ServerChanged,
-    /// A definition: every change of it may show.
+    /// A CustomResourceDefinition or APIService: every change may.
     DefinitionChanged,
 }
 
-/// Whether discovery may change with an object.
+/// The implication of an object for discovery.
 pub(super) fn discovery_hint(resource: &DiscoveredResource, seen: &ObservedObject) -> DiscoveryHint {
     match (&*resource.name.group, &*resource.name.resource) {
         ("apiextensions.k8s.io", "customresourcedefinitions") | ("apiregistration.k8s.io", "apiservices") => {
@@ -188,7 +188,7 @@ mod tests {
 
     const VERBS: &str = "list,watch,delete";
 
-    /// Monitors that are never polled, so that nobody is asked.
+    /// Informers that are never polled, so that they send no requests.
     fn unpolled_informers() -> Informers {
         let address = ApiServerAddress { socket: ([127, 0, 0, 1], 1).into(), certificate: "none".into() };
         Informers::new(ApiClient::new(ClientConnections::new(address, Tasks::new()), "token", "test"))
@@ -211,7 +211,7 @@ mod tests {
         let mut monitors = unpolled_informers();
         let all = parse_resources(&["v1 pods Pod ns", "batch/v1 jobs Job ns", "v1 events Event ns"]);
         assert!(monitors.update_resources(&all).is_empty());
-        assert_eq!(describe(&monitors), "/v1, Resource=pods; batch/v1, Resource=jobs", "events go by themselves");
+        assert_eq!(describe(&monitors), "/v1, Resource=pods; batch/v1, Resource=jobs", "events expire by themselves");
         assert!(!monitors.have_started());
         let ids: Vec<InformerId> = monitors.informers.keys().copied().collect();
         for id in &ids {
@@ -221,8 +221,8 @@ mod tests {
         let mut shrunk = parse_resources(&["v1 pods Pod ns"]);
         shrunk.keep_unlisted(all.find_by_kind("batch/v1", "Job").unwrap());
         assert!(monitors.update_resources(&shrunk).is_empty());
-        assert!(monitors.all_synced(), "both go on as they were");
-        assert!(!is_discovery_complete(&shrunk), "and yet not everything is confirmed");
+        assert!(monitors.all_synced(), "both informers continue");
+        assert!(!is_discovery_complete(&shrunk), "discovery does not confirm jobs");
         let gone = monitors.update_resources(&parse_resources(&["v1 pods Pod ns"]));
         assert_eq!(
             gone.iter().map(|resource| resource.name.to_string()).collect::<Vec<_>>(),
@@ -239,11 +239,11 @@ mod tests {
         monitors.mark_synced(id);
         let other = parse_resources(&["batch/v1 jobs Job ns"]);
         monitors.update_resources(&other);
-        assert_eq!(describe(&monitors), "batch/v2, Resource=jobs", "the objects are the same");
+        assert_eq!(describe(&monitors), "batch/v2, Resource=jobs", "a synced informer keeps its version");
         assert!(monitors.mark_unavailable(id) && !monitors.mark_unavailable(id));
         assert!(monitors.have_started() && !monitors.all_synced());
         assert!(monitors.update_resources(&other).is_empty());
         assert_eq!(describe(&monitors), "batch/v1, Resource=jobs");
-        assert_eq!(monitors.resource(id), None, "what the old one still says is not heard");
+        assert_eq!(monitors.resource(id), None, "events of the old informer are ignored");
     }
 }

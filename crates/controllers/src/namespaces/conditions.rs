@@ -1,4 +1,4 @@
-//! How a namespace tells why it is still there: kube-controller-manager's conditions, word for word.
+//! The conditions of a terminating namespace, with kube-controller-manager's texts.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::findings::Findings;
 
-/// A condition: its type, and what it says when all is well.
+/// Type, reason and message of each condition without a problem.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
     ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
@@ -20,7 +20,7 @@ const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 ];
 
-/// The conditions after a pass; `None` if they say what they said. `lastTransitionTime` is since when a condition holds.
+/// The conditions after a pass; `None` if nothing changed. `lastTransitionTime` changes only with the status.
 pub(super) fn merge_conditions(before: &[Value], findings: &Findings, now: Time) -> Option<Vec<Value>> {
     let mut conditions = before.to_vec();
     for (sort, reason, message) in CONDITIONS {
@@ -43,7 +43,7 @@ pub(super) fn merge_conditions(before: &[Value], findings: &Findings, now: Time)
     (conditions != before).then_some(conditions)
 }
 
-/// What a condition has to complain of.
+/// The reason and message of a condition that has a problem.
 fn condition_problem(condition_type: &str, findings: &Findings) -> Option<(&'static str, String)> {
     match condition_type {
         "NamespaceDeletionDiscoveryFailure" => findings.discovery.clone().map(|why| ("DiscoveryFailed", why)),
@@ -115,7 +115,7 @@ mod tests {
                 NamespaceContentRemaining True since 01 SomeResourcesRemain: Some resources are remaining: configmaps. has 2 resource instances, jobs.batch has 1 resource instances
                 NamespaceFinalizersRemaining True since 01 SomeFinalizersRemain: Some content in the namespace has finalizers remaining: example.com/f in 3 resource instances"#]],
         );
-        assert_eq!(merge_conditions(&first, &findings, timestamp(2)), None, "nothing new to say");
+        assert_eq!(merge_conditions(&first, &findings, timestamp(2)), None, "nothing changed");
         findings.remaining.remove("jobs.batch");
         findings.failures.clear();
         let second = merge_conditions(&first, &findings, timestamp(3)).unwrap();

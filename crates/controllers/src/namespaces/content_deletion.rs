@@ -1,4 +1,4 @@
-//! Emptying one resource of a namespace.
+//! Deletes all objects of one resource in a namespace.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::client::{ApiClient, ApiError, METADATA_LIST_ONLY, PAGE_SIZE};
 use crate::informer::{ObjectList, ObservedMetadata, ObservedObject, parse_list};
 use crate::resources::DiscoveredResource;
 
-/// Deletes what there is, and sees whether that was all. Every look is a consistent list.
+/// Deletes all objects and lists what remains. Every list is consistent.
 pub(super) async fn delete_all_objects(
     client: &ApiClient,
     resource: &DiscoveredResource,
@@ -47,7 +47,8 @@ async fn list_objects(
     parse_list(&client.get(&path, METADATA_LIST_ONLY).await?.body)
 }
 
-/// All at once where that is offered. Dependents need no care: they are in the same namespace, or others' business.
+/// Deletes the whole collection if the resource supports it. Dependents need no foreground deletion: those in the
+/// namespace are deleted anyway, others are the garbage collector's.
 async fn delete_objects(
     client: &ApiClient,
     resource: &DiscoveredResource,
@@ -65,7 +66,7 @@ async fn delete_objects(
         let path = resource.object_path(namespace, name);
         match client.delete(&path, &options(json!({"uid": uid}))).await {
             Ok(_) => {}
-            // Gone, or another one by now, which the next look shows.
+            // Gone or replaced, which the next list shows.
             Err(error) if error.is_object_not_found(resource.name.borrowed(), name) || error.is_conflict() => {}
             Err(error) => return Err(error),
         }
@@ -79,7 +80,7 @@ fn remaining_objects(resource: &DiscoveredResource, found: &ObjectList) -> Conte
     for finalizer in found.items.iter().flat_map(|seen| &seen.metadata.finalizers) {
         *finalizers.entry(finalizer.to_string()).or_default() += 1;
     }
-    // Pods are given time to end; anything else that is neither kept nor about to go should have gone.
+    // Pods get time to terminate; other objects without finalizers should be gone.
     let is_pod = &*resource.name.resource == "pods" && resource.name.group.is_empty();
     let is_unexpected = !is_pod && finalizers.is_empty();
     ContentDeletion::Remaining { count: found.items.len() + rest, finalizers, is_unexpected }

@@ -1,4 +1,4 @@
-//! What a look at a namespace found, and what follows from it.
+//! The findings of one pass over a namespace, and the decision that follows.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,21 @@ use api::GroupVersion;
 
 use crate::resources::{DiscoveredResource, DiscoveredResources, DiscoveryState};
 
-/// What one pass over a namespace has found.
+/// The findings of one pass over a namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// What is wrong with discovery: nobody knows what else there may be.
+    /// Why discovery is incomplete, so that there may be unknown objects.
     pub(super) discovery: Option<String>,
-    /// What could not be listed or deleted.
+    /// Failed lists and deletions.
     pub(super) failures: Vec<String>,
-    /// How many objects are left, by `resource.group`.
+    /// The number of remaining objects, by `resource.group`.
     pub(super) remaining: BTreeMap<String, usize>,
-    /// How many of them each finalizer keeps.
+    /// The number of remaining objects with each finalizer.
     pub(super) finalizers: BTreeMap<String, usize>,
-    /// Whether anything was there, even if it is gone by now.
+    /// Whether any objects were found, even if they are deleted by now.
     pub(super) contents: NamespaceContents,
 }
 
-/// Whether a namespace had something in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum NamespaceContents {
     #[default]
@@ -29,32 +28,32 @@ pub(super) enum NamespaceContents {
     Found,
 }
 
-/// What to do next.
+/// What to do after a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinalizeDecision {
-    /// Every resource was listed, and every list was empty: it may go.
+    /// Every resource was listed and empty.
     Finalize,
-    /// Everything that was found is gone: look again at once, to see that nothing came after it.
+    /// All found objects are deleted: check again at once that no new ones were created.
     Recheck,
-    /// Something is left, or not everything could be seen.
+    /// Objects remain, or not everything could be checked.
     Wait,
 }
 
-/// What became of one resource in the namespace.
+/// The result of deleting one resource in the namespace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ContentDeletion {
-    /// There was nothing.
+    /// There were no objects.
     Empty,
-    /// There was something, and it is gone.
+    /// All objects are deleted.
     Deleted,
-    /// There still is something.
+    /// `is_unexpected`: the objects have no finalizers and are no pods, so they should be gone.
     Remaining { count: usize, finalizers: BTreeMap<String, usize>, is_unexpected: bool },
-    /// Nobody knows.
+    /// Listing or deleting failed.
     Failed(String),
 }
 
 impl Findings {
-    /// Notes what discovery leaves open.
+    /// Records stale versions and unlisted resources.
     pub(super) fn record_discovery(&mut self, resources: &DiscoveredResources) {
         let stale = |version: &GroupVersion| {
             (version.to_string(), format!("{version}: stale GroupVersion discovery: {version}"))
@@ -78,7 +77,7 @@ impl Findings {
         ));
     }
 
-    /// Notes what became of one resource.
+    /// Records the result for one resource.
     pub(super) fn record_deletion(
         &mut self,
         resource: &DiscoveredResource,
@@ -104,7 +103,7 @@ impl Findings {
         }
     }
 
-    /// A namespace goes only if nothing was found and nothing could have been overlooked.
+    /// Decides to finalize only if nothing was found and nothing could have been overlooked.
     pub(super) fn decide(&self) -> FinalizeDecision {
         if self.discovery.is_some() || !self.failures.is_empty() || !self.remaining.is_empty() {
             return FinalizeDecision::Wait;
@@ -133,7 +132,7 @@ mod tests {
     fn namespace_is_finalized_only_after_complete_empty_pass() {
         let all = parse_resources(&["v1 pods Pod ns list,delete", "batch/v1 jobs Job ns list,delete"]);
         let [pods, jobs] = all.all() else { panic!("two resources") };
-        let verdict = |emptied: Vec<ContentDeletion>| {
+        let outcome = |emptied: Vec<ContentDeletion>| {
             let mut findings = Findings::default();
             findings.record_discovery(&all);
             for (resource, emptied) in [pods, jobs].into_iter().zip(emptied) {
@@ -141,15 +140,15 @@ mod tests {
             }
             findings.decide()
         };
-        assert_eq!(verdict(vec![ContentDeletion::Empty, ContentDeletion::Empty]), FinalizeDecision::Finalize);
-        assert_eq!(verdict(vec![ContentDeletion::Empty, ContentDeletion::Deleted]), FinalizeDecision::Recheck);
-        assert_eq!(verdict(vec![remaining(1), ContentDeletion::Empty]), FinalizeDecision::Wait);
+        assert_eq!(outcome(vec![ContentDeletion::Empty, ContentDeletion::Empty]), FinalizeDecision::Finalize);
+        assert_eq!(outcome(vec![ContentDeletion::Empty, ContentDeletion::Deleted]), FinalizeDecision::Recheck);
+        assert_eq!(outcome(vec![remaining(1), ContentDeletion::Empty]), FinalizeDecision::Wait);
         assert_eq!(
-            verdict(vec![ContentDeletion::Empty, ContentDeletion::Failed("503".to_owned())]),
+            outcome(vec![ContentDeletion::Empty, ContentDeletion::Failed("503".to_owned())]),
             FinalizeDecision::Wait
         );
         assert_eq!(
-            verdict(vec![ContentDeletion::Deleted, ContentDeletion::Failed("503".to_owned())]),
+            outcome(vec![ContentDeletion::Deleted, ContentDeletion::Failed("503".to_owned())]),
             FinalizeDecision::Wait
         );
     }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Resources from lines such as `apps/v1 deployments Deployment ns get,list,delete`; a version that ends in `!` is stale.
+/// Parses lines such as `apps/v1 deployments Deployment ns get,list,delete`; a version that ends in `!` is stale.
 pub(crate) fn parse_resources(lines: &[&str]) -> DiscoveredResources {
     type Versions = Vec<(String, Vec<Value>)>;
     let mut groups: Vec<(String, Versions)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The merged document in JSON, which takes over from its predecessor the bytes of every group that is still the same.
+//! The merged JSON document, which copies the bytes of unchanged groups from its predecessor.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use super::{KIND, api_version};
 use crate::document::EncodedDocument;
 use crate::groups::{GroupDigest, GroupDiscoveryList};
 
-/// What follows the last group.
+/// The bytes after the last group.
 const LIST_END: &[u8] = b"]}\n";
 
-/// The finished document of several servers, and where in it each group stands.
+/// An encoded merged document, and the byte range of each group in it.
 #[derive(Debug)]
 pub struct MergedJson {
     document: EncodedDocument,
@@ -21,10 +21,10 @@ pub struct MergedJson {
 }
 
 impl MergedJson {
-    /// The document of these groups. Groups that stand in the former one, whatever its version, are copied from there.
+    /// Encodes the groups. Groups that the previous document contains, in either version, are copied from it.
     pub fn new(groups: &GroupDiscoveryList, version: AggregatedVersion, previous: Option<&Self>) -> Self {
         let head = format!(r#"{{"kind":"{KIND}","apiVersion":"{}","metadata":{{}},"items":["#, api_version(version));
-        // A document is mostly as long as its predecessor; one that grows does so only once more.
+        // The new document is usually about as long as the previous one; 1/16 of headroom avoids reallocation.
         let length = previous.map_or(0, |former| former.document.identity.len());
         let mut body = Vec::with_capacity(head.len().max(length + length / 16));
         body.extend_from_slice(head.as_bytes());
@@ -45,7 +45,7 @@ impl MergedJson {
         Self { document, group_ranges: places }
     }
 
-    /// What clients are given.
+    /// Returns the document to serve.
     pub fn document(&self) -> &EncodedDocument {
         &self.document
     }

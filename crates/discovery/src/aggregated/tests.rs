@@ -6,7 +6,7 @@ use crate::groups::{
 };
 use crate::testing::groups_from_notation;
 
-/// A document that has every field, each with a character that Go escapes where a name may hold one.
+/// A document that uses every field, with characters that Go escapes.
 fn document_with_every_field() -> GroupDiscoveryList {
     let kind = |kind: &str| api::GroupVersionKind { group: "g".into(), version: "v1".into(), kind: kind.into() };
     let names =
@@ -67,7 +67,7 @@ fn encode_json_of_no_groups_has_empty_items() {
         {"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[]}
     "#]]
     .assert_eq(std::str::from_utf8(&empty.identity).unwrap());
-    // Checked with `printf '{"metadata":{},"items":[]}' | sha512sum`.
+    // Verified with `printf '{"metadata":{},"items":[]}' | sha512sum`.
     expect![[r#""E31D92F2F415F58D79E51A08706C00FE868ED961736AD66A944AC75AA3682B3324F1787C9AF1250F28E111EEF86B2C3CD65FC48D3A283E0598FFA800177D68C1""#]].assert_eq(empty.etag.unwrap().to_str().unwrap());
 }
 

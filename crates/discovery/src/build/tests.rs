@@ -3,14 +3,14 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::testing::{groups_from_notation, to_notation};
 
-/// A part like `BuiltIn apps/v1 17800/15 deployments:get`.
+/// Parses an entry like `BuiltIn apps/v1 17800/15 deployments:get`.
 fn part(text: &str) -> LocalGroupVersion {
     let mut words = text.splitn(3, ' ');
     let source = match words.next() {
         Some("Aggregated") => DiscoverySource::Aggregated,
         Some("BuiltIn") => DiscoverySource::BuiltIn,
         Some("CustomResource") => DiscoverySource::CustomResource,
-        other => panic!("{other:?} is no source"),
+        other => panic!("unknown source {other:?}"),
     };
     let (group_priority, version_priority) = words.next().unwrap().split_once('/').unwrap();
     let groups = groups_from_notation(words.next().unwrap());
@@ -70,7 +70,7 @@ fn group_priority_is_highest_of_its_listed_versions() {
         &["BuiltIn 10/15 a/v1 xs:get", "BuiltIn 1000/15 a/v2 xs:get", "BuiltIn 500/15 b/v1 xs:get"],
         &expect!["a/v2 xs:get | a/v1 xs:get | b/v1 xs:get"],
     );
-    // The high claim belongs to a part that is not shown.
+    // The entry with the higher priority is not listed.
     check(
         &["Aggregated 10/15 a/v1 xs:get", "CustomResource 1000/100 a/v1 ys:get", "BuiltIn 500/15 b/v1 xs:get"],
         &expect!["b/v1 xs:get | a/v1 xs:get"],

@@ -1,4 +1,4 @@
-//! Between legacy documents and the values of the aggregated form.
+//! Conversion between legacy documents and the aggregated data model.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::groups::{
 use crate::intern::Interner;
 
 impl ApiVersions {
-    /// The versions of the core group, without an address.
+    /// Lists the versions of the core group, without server addresses.
     pub fn from_groups(groups: &GroupDiscoveryList) -> Self {
         let core = groups.group("").into_iter().flat_map(|core| &core.versions);
         Self { versions: core.map(|version| version.name.clone()).collect(), server_addresses: Vec::new() }
@@ -21,7 +21,7 @@ impl ApiVersions {
 }
 
 impl ApiGroupList {
-    /// Every group that has a version, except core, in the same order.
+    /// Lists every group that has a version, except core, in the same order.
     pub fn from_groups(groups: &GroupDiscoveryList) -> Self {
         let named = groups.items().iter().filter(|group| !group.name.is_empty());
         Self { groups: named.filter_map(|group| ApiGroup::from_group(group)).collect() }
@@ -29,7 +29,7 @@ impl ApiGroupList {
 }
 
 impl ApiGroup {
-    /// The group with its first version preferred; `None` if it has no version.
+    /// Converts a group, preferring its first version; `None` if it has no version.
     pub fn from_group(group: &GroupDiscovery) -> Option<Self> {
         let versions: Vec<_> =
             group.versions.iter().map(|version| api_group_version(&group.name, &version.name)).collect();
@@ -39,10 +39,10 @@ impl ApiGroup {
 }
 
 impl ApiResourceList {
-    /// The resources of a version, each followed by its subresources.
+    /// Lists the resources of a version, each followed by its subresources.
     ///
-    /// `hash_of` gives the `storageVersionHash` of a resource of this group, which the aggregated form lacks. A parent that is
-    /// listed only for its subresource has no entry of its own.
+    /// `hash_of` returns the `storageVersionHash` of a group and resource, which aggregated documents lack. A parent
+    /// that is listed only because of its subresource gets no entry.
     pub fn from_version(
         group: &str,
         version: &VersionDiscovery,
@@ -62,9 +62,9 @@ impl ApiResourceList {
         Self { group_version: list.to_string().into(), resources }
     }
 
-    /// The resources as a version of the aggregated form.
+    /// Converts the list to a version of the aggregated data model.
     ///
-    /// A subresource whose parent is not listed, or comes later, gets a parent without verbs, as kube-apiserver does.
+    /// A subresource whose parent is missing gets a parent without verbs, as in kube-apiserver.
     pub fn to_version(&self) -> VersionDiscovery {
         let name = self.group_version.rsplit('/').next().unwrap_or_default();
         let mut interner = Interner::default();
@@ -88,8 +88,8 @@ impl ApiResourceList {
     }
 }
 
-/// The document that `/apis` and the lists of its versions give together. A version without a list is `Stale`: it is known to
-/// exist, and what it has could not be learnt.
+/// Combines `/apis` and its resource lists into one document. A version without a resource list is `Stale`: it
+/// exists, but its resources are unknown.
 pub fn groups_from_apis(list: &ApiGroupList, resources: &[ApiResourceList]) -> GroupDiscoveryList {
     let versions = versions_by_group_version(resources);
     let groups = list.groups.iter().map(|group| {
@@ -99,7 +99,7 @@ pub fn groups_from_apis(list: &ApiGroupList, resources: &[ApiResourceList]) -> G
     GroupDiscoveryList::new(groups.collect())
 }
 
-/// The document that `/api` and the lists of its versions give together, by the rule of [`groups_from_apis`].
+/// Combines `/api` and its resource lists into one document, like [`groups_from_apis`].
 pub fn groups_from_api(list: &ApiVersions, resources: &[ApiResourceList]) -> GroupDiscoveryList {
     let names = list.versions.iter().map(|version| (&**version, &**version));
     GroupDiscoveryList::new(vec![Arc::new(group_from_versions("", names, &versions_by_group_version(resources)))])
@@ -129,6 +129,7 @@ fn api_group_version(group: &str, version: &SharedStr) -> ApiGroupVersion {
     ApiGroupVersion { group_version, version: version.clone() }
 }
 
+/// Reports whether the resource is listed only because of its subresources.
 fn is_implied_parent(resource: &ResourceDiscovery) -> bool {
     resource.verbs.is_none() && resource.response_kind.as_ref().is_none_or(|kind| kind.kind.is_empty())
 }
@@ -170,7 +171,7 @@ fn entry_from_subresource(
     }
 }
 
-/// Group, version and kind of an entry: the first two empty if both are those of the list.
+/// Returns group, version and kind of an entry; the first two are empty if both equal the list's.
 fn kind_relative_to_list(
     list: GroupVersion<&str>,
     kind: Option<&GroupVersionKind>,
@@ -195,6 +196,7 @@ fn resource_from_entry(interner: &mut Interner, entry: &ApiResource) -> Resource
     }
 }
 
+/// Creates the missing parent of a subresource.
 fn implied_parent(interner: &mut Interner, name: &str, entry: &ApiResource) -> ResourceDiscovery {
     let empty = interner.intern("");
     ResourceDiscovery {

@@ -1,4 +1,4 @@
-//! Fields of which only one value can stand: which one does, and what the others were.
+//! Resolves fields that can have only one value, and reports differing values as conflicts.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use super::DistinctDocument;
 use super::group_by_name::ItemSource;
 use crate::groups::SharedStr;
 
-/// A field for which the inputs had different values.
+/// A field with different values in the inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The group; empty for core.
+    /// Empty for the core group.
     pub group: SharedStr,
-    /// The version.
+    /// Such as `v1`.
     pub version: SharedStr,
-    /// The resource.
+    /// The plural name.
     pub resource: SharedStr,
-    /// The subresource, if the field is one of a subresource.
+    /// Set if the field belongs to a subresource.
     pub subresource: Option<SharedStr>,
-    /// The field.
+    /// The field that differs.
     pub field: ConflictField,
-    /// The different values, at least two; the first is the one in the merged document.
+    /// The differing values, at least two; the first is the one in the merged document.
     pub values: Vec<ConflictingValue>,
 }
 
@@ -34,19 +34,19 @@ pub enum ConflictField {
     Singular,
 }
 
-/// One of the values, and who holds it.
+/// One of the values and its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConflictingValue {
-    /// The value as text.
+    /// Formatted as text.
     pub value: String,
-    /// The server with the lowest identity of those that hold it.
+    /// The smallest identity of the servers with this value.
     pub first_server: SharedStr,
-    /// How many servers hold it.
+    /// The number of servers with this value.
     pub server_count: usize,
 }
 
 impl ConflictField {
-    /// A word for log lines and metric labels.
+    /// Returns the name for log lines and metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Kind => "kind",
@@ -56,7 +56,7 @@ impl ConflictField {
     }
 }
 
-/// One line for the log, such as `scope of widgets in example.com/v1: Cluster (a), Namespaced (b and 2 more)`.
+/// Formats one line for the log, such as `scope of widgets in example.com/v1: Cluster (a), Namespaced (b and 2 more)`.
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.field.as_str(), self.resource)?;
@@ -79,7 +79,7 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// Where in the merged document a field stands.
+/// The position of a field in the merged document.
 #[derive(Clone, Copy)]
 pub(super) struct FieldLocation<'a> {
     pub(super) group: &'a SharedStr,
@@ -88,14 +88,14 @@ pub(super) struct FieldLocation<'a> {
     pub(super) subresource: Option<&'a SharedStr>,
 }
 
-/// Settles fields and remembers what was in conflict.
+/// Resolves fields and collects the conflicts.
 pub(super) struct ConflictResolver<'a> {
     pub(super) sources: &'a [DistinctDocument],
     pub(super) conflicts: Vec<Conflict>,
 }
 
 impl ConflictResolver<'_> {
-    /// The value that stands: one of a live server if there is any, of those the smallest. `None` if nobody has a value.
+    /// Returns the smallest value of a live server, else the smallest of all; `None` if no input has a value.
     pub(super) fn resolve<V: Ord + fmt::Display>(
         &mut self,
         location: FieldLocation<'_>,

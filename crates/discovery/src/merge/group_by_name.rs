@@ -1,18 +1,18 @@
-//! The union of named things that several documents list.
+//! Collects equally named items of several documents.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::order::topological_order;
 
-/// Which document a thing stands in, and whether somebody live stands behind it there.
+/// The source document of an item, and whether a live server publishes it.
 #[derive(Clone, Copy)]
 pub(super) struct ItemSource {
     pub(super) document: usize,
     pub(super) is_live: bool,
 }
 
-/// A thing, and where it stands.
+/// An item and its source.
 pub(super) struct SourcedItem<'a, T: ?Sized> {
     pub(super) source: ItemSource,
     pub(super) value: &'a T,
@@ -27,13 +27,13 @@ impl<T: ?Sized> Clone for SourcedItem<'_, T> {
 impl<T: ?Sized> Copy for SourcedItem<'_, T> {}
 
 impl<T: ?Sized> SourcedItem<'_, T> {
-    /// Something that belongs to this thing.
+    /// Returns a part of this item, with the same source.
     pub(super) fn with_value<'b, U: ?Sized>(&self, value: &'b U) -> SourcedItem<'b, U> {
         SourcedItem { source: self.source, value }
     }
 }
 
-/// For every name in any of the lists, all that bear it; the names in the order the lists agree on, else in that of `tie`.
+/// Groups the items of all lists by name. Names are in the order that the lists agree on, else in that of `tie_break`.
 pub(super) fn group_by_name<'a, T>(
     lists: &[SourcedItem<'a, [T]>],
     name_of: impl Fn(&T) -> &str,
@@ -65,10 +65,10 @@ pub(super) fn group_by_name<'a, T>(
     entries.into_iter().map(|entry| entry.items).collect()
 }
 
-/// One name, and all that bear it.
+/// All items with one name.
 struct NamedItems<'a, T> {
     name: &'a str,
-    /// The last list that had it: a list that names it twice puts it where it came first.
+    /// The last list that contained the name: if a list repeats a name, its first position counts.
     last_list: Option<usize>,
     items: Vec<SourcedItem<'a, T>>,
 }

@@ -1,6 +1,6 @@
 //! The merge, level by level: groups, versions, resources, subresources.
 //!
-//! At every level, things that are equal in all documents are taken as they are, memory included.
+//! Items that are equal in all documents are shared, not copied.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,18 +15,17 @@ use crate::groups::{
     ResourceDiscovery, SharedStr, SharedStrList, SubresourceDiscovery, VersionDiscovery,
 };
 
-/// A merged group and what it was made from.
+/// A merged group and its inputs.
 #[derive(Debug)]
 pub(super) struct MergedGroup {
-    /// What the documents say of it, each once, and whether somebody live stands behind that. In order, since the union is
-    /// that of a set.
+    /// The distinct input digests and whether a live server publishes them, sorted so that they compare as a set.
     inputs: Vec<(GroupDigest, bool)>,
     hashed_group: HashedGroup,
-    /// Whether there were conflicts: those name servers, which the claims do not.
+    /// Groups with conflicts are not reused: conflicts name servers, which `inputs` does not contain.
     has_conflicts: bool,
 }
 
-/// Merges the documents, and takes over what the last merge made from the same claims.
+/// Merges the documents, reusing groups of the previous merge that have the same inputs.
 pub(super) fn merge_documents(
     sources: &[DistinctDocument],
     last: &HashMap<SharedStr, Arc<MergedGroup>>,
@@ -46,6 +45,7 @@ pub(super) fn merge_documents(
     MergedDiscovery { groups: Arc::new(groups), conflicts: resolver.conflicts, merged_groups: unions }
 }
 
+/// Reuses the group of the last merge if its inputs are unchanged and it has no conflicts.
 fn merge_or_reuse_group(
     resolver: &mut ConflictResolver<'_>,
     items: &[SourcedItem<'_, HashedGroup>],
@@ -78,7 +78,7 @@ fn merge_group(resolver: &mut ConflictResolver<'_>, items: &[SourcedItem<'_, Has
     let name = &first.group.name;
     HashedGroup::new(Arc::new(GroupDiscovery {
         name: name.clone(),
-        // What all say; the newer form otherwise.
+        // `null` only if all inputs have it.
         creation_timestamp: if items.iter().all(says_null) {
             CreationTimestamp::Null
         } else {
@@ -104,13 +104,13 @@ fn merge_version(
     VersionDiscovery { name: name.clone(), resources: resources.collect(), freshness: merge_freshness(&bearers) }
 }
 
-/// A version that its own server calls `Stale` has nobody live behind it either.
+/// Treats a version that its own server lists as `Stale` as not live.
 fn demote_stale_version(item: SourcedItem<'_, VersionDiscovery>) -> SourcedItem<'_, VersionDiscovery> {
     let live = item.source.is_live && item.value.freshness != DiscoveryFreshness::Stale;
     SourcedItem { source: ItemSource { is_live: live, ..item.source }, ..item }
 }
 
-/// The best freshness of those who serve some resource; of all, if nobody has any.
+/// Returns the best freshness among live inputs that list resources, or among all live ones if none lists any.
 fn merge_freshness(items: &[SourcedItem<'_, VersionDiscovery>]) -> DiscoveryFreshness {
     let is_empty = items.iter().all(|item| item.value.resources.is_empty());
     let serving = items.iter().filter(|item| is_empty || !item.value.resources.is_empty());
@@ -167,8 +167,8 @@ fn merge_subresource(
     }
 }
 
-/// The kind that stands. One without a name, as an implied parent has, is no claim; group and version left empty are those of
-/// the list, so that a built-in and a custom resource that say the same in two ways do not conflict.
+/// Resolves the response kind. A kind without a name, as implied parents have, is ignored. Empty group and version
+/// mean those of the document, so that a built-in and a custom resource that write them differently do not conflict.
 fn merge_response_kind(
     resolver: &mut ConflictResolver<'_>,
     location: FieldLocation<'_>,
@@ -184,6 +184,7 @@ fn merge_response_kind(
     spellings.min().cloned()
 }
 
+/// Fills in the group and version of the document if the kind has neither.
 fn resolve_kind<'a>(location: FieldLocation<'a>, kind: &'a GroupVersionKind) -> GroupVersionKind<&'a str> {
     match kind.borrowed() {
         GroupVersionKind { group: "", version: "", kind } => {
@@ -193,14 +194,14 @@ fn resolve_kind<'a>(location: FieldLocation<'a>, kind: &'a GroupVersionKind) -> 
     }
 }
 
-/// The union of what is stated; `None` if nothing is.
+/// Returns the union of the lists that are present; `None` if none is.
 fn union_of_present<'a>(lists: impl Iterator<Item = Option<&'a SharedStrList>>) -> Option<SharedStrList> {
     let mut stated = lists.flatten().peekable();
     stated.peek()?;
     Some(union_of_names(stated))
 }
 
-/// The list itself if all that hold anything are equal, else the sorted union.
+/// Returns the list itself if all non-empty lists are equal, else the sorted union.
 fn union_of_names<'a>(lists: impl Iterator<Item = &'a SharedStrList>) -> SharedStrList {
     let mut filled = lists.filter(|list| !list.is_empty());
     let Some(first) = filled.next() else { return SharedStrList::default() };
@@ -211,7 +212,7 @@ fn union_of_names<'a>(lists: impl Iterator<Item = &'a SharedStrList>) -> SharedS
     sorted_union(others.into_iter().chain([first]).map(|list| &list[..])).into()
 }
 
-/// The same for lists that are not shared.
+/// Like [`union_of_names`], for slices.
 fn sorted_union<'a, T: Ord + Clone + 'a>(lists: impl Iterator<Item = &'a [T]>) -> Vec<T> {
     let filled: Vec<_> = lists.filter(|list| !list.is_empty()).collect();
     if filled.windows(2).all(|pair| pair[0] == pair[1]) {

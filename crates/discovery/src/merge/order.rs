@@ -1,4 +1,4 @@
-//! One order from many.
+//! Merges several partial orders into one.
 
 mod strongly_connected;
 
@@ -7,16 +7,16 @@ use std::collections::BinaryHeap;
 
 use strongly_connected::strongly_connected;
 
-/// Orders the numbers below `count` so that every chain's order is kept, as far as the chains do not contradict each other.
+/// Orders the numbers below `count` so that the order within every chain is kept, unless chains contradict each other.
 ///
-/// Numbers are names in the order of a tie-break, and each stands in some chain, at most once in the same. Of those that
-/// nothing remaining precedes, the smallest comes next. Numbers that chains put in a circle form a knot; it stands where its
-/// members belong as a whole, and within it the smallest that leads a chain comes next. So a contradiction reorders what takes
-/// part in it, and nothing else.
+/// Numbers are names, ranked by the tie-break; each occurs in some chain, at most once per chain. Among the numbers
+/// without remaining predecessors the smallest comes next. Numbers in a cycle form a strongly connected component; it
+/// is placed as a whole, and within it the smallest number that leads a chain comes next. A contradiction therefore
+/// reorders only the numbers that take part in it.
 ///
-/// The result, taken as one more chain, gives itself again with the same chains or any of them: knots stay within the old ones,
-/// which are contiguous in it; its own next number is the only one that can lead all its chains, and was the smallest of more
-/// leaders before.
+/// The result is stable: adding it as a further chain, with all the chains or some of them, yields the same result.
+/// Components stay within the former ones, which are contiguous in the result; the result's own next number is the
+/// only one that can lead all its chains, and was the smallest of more leaders before.
 pub(super) fn topological_order(chains: &[Vec<usize>], count: usize) -> Vec<usize> {
     let Linearization { ordered, has_cycle: circular } = linearize(chains, count);
     if !circular {
@@ -30,7 +30,7 @@ pub(super) fn topological_order(chains: &[Vec<usize>], count: usize) -> Vec<usiz
     let mut chains_across: Vec<Vec<usize>> = vec![Vec::new(); chains.len()];
     let mut chains_within: Vec<Vec<Vec<usize>>> = vec![Vec::new(); components.len()];
     for (chain, chains_across) in chains.iter().zip(&mut chains_across) {
-        // A chain that left a knot and came back would have tied what lies between into it.
+        // A chain cannot leave a component and return: what lies between would belong to the component.
         for stretch in chain.chunk_by(|a, b| component_of[*a] == component_of[*b]) {
             let knot = component_of[stretch[0]];
             chains_across.push(knot);
@@ -47,16 +47,17 @@ pub(super) fn topological_order(chains: &[Vec<usize>], count: usize) -> Vec<usiz
 }
 
 fn index_of(sorted: &[usize], number: usize) -> usize {
-    sorted.binary_search(&number).expect("a knot holds its members")
+    sorted.binary_search(&number).expect("a component contains its members")
 }
 
 struct Linearization {
     ordered: Vec<usize>,
-    /// Whether chains held each other up.
+    /// Set if no number led all its chains at some step.
     has_cycle: bool,
 }
 
-/// Takes leaders off the chains until nothing is left: the smallest that leads all its chains, else the smallest leader.
+/// Repeatedly takes the smallest number that leads all its chains, else the smallest leader, until the chains are
+/// empty.
 fn linearize(chains: &[Vec<usize>], count: usize) -> Linearization {
     let mut walk = ChainWalk::new(chains, count);
     let mut walked = Linearization { ordered: Vec::with_capacity(count), has_cycle: false };
@@ -70,11 +71,11 @@ fn linearize(chains: &[Vec<usize>], count: usize) -> Linearization {
 }
 
 struct ChainWalk<'a> {
-    /// Per chain, what of it is left; its first number, the leader, is never done.
+    /// The rest of each chain; its first number, the leader, is never done.
     chains: Vec<&'a [usize]>,
-    /// Per number, the chains it leads.
+    /// For each number, the chains it leads.
     leads: Vec<Vec<usize>>,
-    /// Per number, in how many chains it stands without leading them.
+    /// For each number, the count of chains that contain it without being led by it.
     blocking_chains: Vec<usize>,
     done: Vec<bool>,
     /// The numbers that lead all their chains.
@@ -107,7 +108,7 @@ impl<'a> ChainWalk<'a> {
         }
     }
 
-    /// Passes over what is done, and lets the next number lead.
+    /// Skips numbers that are done and makes the next one the leader.
     fn advance_chain(&mut self, chain: usize) {
         let rest = &mut self.chains[chain];
         while rest.first().is_some_and(|number| self.done[*number]) {

@@ -8,7 +8,7 @@ use crate::aggregated;
 use crate::groups::{CreationTimestamp, DiscoveryFreshness, GroupDiscovery, ResourceDiscovery};
 use crate::testing::{groups_from_notation, resource_from_notation, to_notation};
 
-/// Servers `a`, `b`, … with these documents; a document in parentheses is that of a server that is not live.
+/// Builds inputs of servers `a`, `b`, …; parentheses mark the document of a server that is not live.
 fn inputs(documents: &[&str]) -> Vec<MergeInput> {
     let servers = ('a'..='z').map(|letter| SharedStr::from(letter.to_string()));
     servers
@@ -30,7 +30,7 @@ fn check(documents: &[&str], expected: &Expect) {
     let merged = merge(&inputs);
     expected.assert_eq(&to_notation(&merged.groups));
     inputs.reverse();
-    assert_eq!(merge(&inputs).groups, merged.groups, "the order of arrival has a say");
+    assert_eq!(merge(&inputs).groups, merged.groups, "the order of arrival matters");
     let result = MergeInput { server: "".into(), liveness: ServerLiveness::Live, groups: merged.groups.clone() };
     inputs.push(result.clone());
     assert_eq!(merge(&inputs).groups, merged.groups, "merging the result again changes it");

@@ -1,4 +1,4 @@
-//! Reading `APIGroupDiscoveryList`, v2 and v2beta1, which have the same shape.
+//! Parses `APIGroupDiscoveryList`, v2 and v2beta1, which have the same schema.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::groups::{
 };
 use crate::intern::Interner;
 
-/// Reads an aggregated document, in either version.
+/// Parses an aggregated document of either version.
 ///
-/// Duplicate groups, versions or resources stay as they are: aggregated API servers are known to list a resource twice, and one
-/// of them must not make a whole server unreadable.
+/// Duplicate groups, versions and resources are kept: some aggregated API servers list a resource twice, and one of
+/// them must not make a whole server's document unreadable.
 pub fn parse_aggregated(bytes: &[u8]) -> Result<GroupDiscoveryList, ParseError> {
     let list: RawList<'_> = parse_json(bytes)?;
     check_kind(KIND, &list.kind)?;
@@ -118,13 +118,13 @@ struct RawKind<'a> {
     kind: NullableStr<'a>,
 }
 
-/// Called only if the key is there. A real time stands in no discovery document and means nothing in one.
+/// Called only if the key is present. Discovery documents never contain an actual time.
 fn deserialize_creation_timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CreationTimestamp, D::Error> {
     let text = Option::<NullableStr<'de>>::deserialize(deserializer)?;
     Ok(if text.is_none() { CreationTimestamp::Null } else { CreationTimestamp::Absent })
 }
 
-/// From what the document says to values with shared strings.
+/// Converts the parsed document to values with interned strings.
 struct AggregatedReader {
     interner: Interner,
 }
@@ -209,7 +209,7 @@ impl AggregatedReader {
     }
 }
 
-/// The position of a resource or subresource without a name.
+/// Returns the path of a resource or subresource without a name.
 struct MissingNamePosition {
     resource: usize,
     subresource: Option<usize>,

@@ -1,4 +1,4 @@
-//! Reading legacy documents.
+//! Parses legacy discovery documents.
 
 use api::GroupVersion;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use super::nullable_str::NullableStr;
 use super::{ParseError, check_kind, parse_json, truncate_for_log};
 use crate::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 
-/// Reads what `/api` answers.
+/// Parses the response of `/api`.
 pub fn parse_api_versions(bytes: &[u8]) -> Result<ApiVersions, ParseError> {
     let versions: ApiVersions = parse_expecting_kind(bytes, ApiVersions::KIND)?;
     match versions.versions.iter().position(|version| version.is_empty()) {
@@ -17,21 +17,21 @@ pub fn parse_api_versions(bytes: &[u8]) -> Result<ApiVersions, ParseError> {
     }
 }
 
-/// Reads what `/apis` answers.
+/// Parses the response of `/apis`.
 pub fn parse_group_list(bytes: &[u8]) -> Result<ApiGroupList, ParseError> {
     let list: ApiGroupList = parse_expecting_kind(bytes, ApiGroupList::KIND)?;
     list.groups.iter().enumerate().try_for_each(|(at, group)| check_group(group, &format!("groups[{at}].")))?;
     Ok(list)
 }
 
-/// Reads what `/apis/<group>` answers.
+/// Parses the response of `/apis/<group>`.
 pub fn parse_group(bytes: &[u8]) -> Result<ApiGroup, ParseError> {
     let group: ApiGroup = parse_expecting_kind(bytes, ApiGroup::KIND)?;
     check_group(&group, "")?;
     Ok(group)
 }
 
-/// Reads what `/apis/<group>/<version>` or `/api/v1` answers.
+/// Parses the response of `/apis/<group>/<version>` or `/api/v1`.
 pub fn parse_resource_list(bytes: &[u8]) -> Result<ApiResourceList, ParseError> {
     let list: ApiResourceList = parse_expecting_kind(bytes, ApiResourceList::KIND)?;
     check_group_version(&list.group_version, || "groupVersion".to_owned())?;

@@ -1,4 +1,4 @@
-//! A string inside a document, borrowed where it holds no escapes.
+//! A nullable JSON string, borrowed from the input where it has no escapes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// A JSON string, or `null`, which Go reads as the empty one. `Cow` alone would be copied inside lists.
+/// A JSON string, or `null`, which is empty as in Go. A plain `Cow` would be copied inside lists.
 #[derive(Default)]
 pub(super) struct NullableStr<'a>(Cow<'a, str>);
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::groups_from_notation;
 
-/// The fields of a message: number and content.
+/// Decodes the fields of a message: number and content.
 fn fields(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut fields = Vec::new();
     while let [tag, rest @ ..] = bytes {

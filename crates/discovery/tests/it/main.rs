@@ -1,4 +1,4 @@
-//! Discovery through its public face: documents of real servers, hostile bytes, and the laws of the merge.
+//! Tests of the crate's public interface: recorded documents, malformed input, and properties of the merge.
 #![cfg(test)]
 
 mod malformed_input;

@@ -1,4 +1,4 @@
-//! Bytes that nobody means well with give an error, not a panic, not an exhausted stack, not an endless run.
+//! Malformed input results in an error, never in a panic, stack overflow or endless loop.
 
 use discovery::ParseError;
 use discovery::parse::{
@@ -8,7 +8,7 @@ use discovery::parse::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The outcome of each way of reading; `None` if the bytes were read.
+/// Runs every parser; `None` if the bytes were accepted.
 fn parse_with_all_parsers(bytes: &[u8]) -> [Option<ParseError>; 5] {
     [
         parse_aggregated(bytes).err(),
@@ -37,7 +37,7 @@ fn parse_rejects_deep_nesting() {
         let closed = format!("{text}1{}", close.repeat(100_000));
         check_rejected(closed.as_bytes());
         check_rejected(format!("{LIST_HEAD}\"items\":{closed}}}").as_bytes());
-        // In a field that is passed over, depth does no harm; it must not do any.
+        // Ignored fields may nest deeply without harm.
         parse_with_all_parsers(format!("{LIST_HEAD}\"unknown\":{closed}}}").as_bytes());
     }
 }

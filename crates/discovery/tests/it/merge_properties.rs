@@ -1,4 +1,4 @@
-//! The laws of the merge, for any documents.
+//! Properties of the merge for arbitrary documents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn merge_lists_each_group_once(inputs in inputs()) {
         let mut inputs = inputs;
-        // Two different documents at least: a lone one is quoted as it is.
+        // At least two distinct documents: a single one is returned unchanged.
         inputs.extend(["first", "second"].map(|name| live_input(name, only_group(name))));
         let merged = merge(&inputs).groups;
         let names: BTreeSet<_> = merged.items().iter().map(|group| &group.name).collect();
@@ -151,7 +151,7 @@ proptest! {
     }
 }
 
-/// Without what is listed twice: a server may then contradict itself, and is quoted as it is if nobody else speaks.
+/// Removes duplicates: with them a server may contradict itself, and a single document is returned unchanged.
 fn without_duplicates(inputs: Vec<MergeInput>) -> Vec<MergeInput> {
     let tidy = |input: MergeInput| {
         let mut names = BTreeSet::new();
@@ -180,7 +180,7 @@ fn only_group(name: &str) -> Arc<GroupDiscoveryList> {
     Arc::new(GroupDiscoveryList::new(vec![Arc::new(group)]))
 }
 
-/// Everything that a document lists, one path each, down to the verbs.
+/// Lists everything in a document as paths, down to the verbs.
 fn entries(groups: &GroupDiscoveryList) -> BTreeSet<String> {
     let mut entries: BTreeSet<String> = groups.items().iter().map(|group| group.name.to_string()).collect();
     for (group, version) in groups.versions() {
@@ -203,7 +203,7 @@ fn verbs(place: &str, verbs: Option<&SharedStrList>) -> Vec<String> {
     verbs.chain([place.to_owned()]).collect()
 }
 
-/// A server, one of a pool of documents, and how the server stands.
+/// A server, the index of its document, and its liveness.
 fn server_document_and_liveness() -> impl Strategy<Value = (usize, usize, ServerLiveness)> {
     (0..4_usize, any::<usize>(), select(vec![ServerLiveness::Live, ServerLiveness::NotLive]))
 }
@@ -218,7 +218,7 @@ fn inputs() -> impl Strategy<Value = Vec<MergeInput>> {
     })
 }
 
-/// Few names, so that documents meet; now and then one listed twice.
+/// Few names, so that documents overlap; occasionally a duplicate.
 fn document() -> impl Strategy<Value = Arc<GroupDiscoveryList>> {
     vec(group(), 0..5).prop_map(|groups| Arc::new(GroupDiscoveryList::new(groups.into_iter().map(Arc::new).collect())))
 }

@@ -1,7 +1,8 @@
-//! Documents that real servers wrote, if `UNSKEW_DISCOVERY_DATA` names a folder of them.
+//! Tests with documents of real servers, if `UNSKEW_DISCOVERY_DATA` names a directory with them.
 //!
-//! `discovery/<release>/` holds every discovery document of a release as JSON with sorted keys, `discovery-default/<release>/`
-//! also the very bytes and ETags of a live server. The documents are not part of this project.
+//! `discovery/<release>/` has every discovery document of a release as JSON with sorted keys;
+//! `discovery-default/<release>/` also has the original bytes and ETags of a live server. The documents are not part
+//! of this project.
 
 use std::collections::HashMap;
 use std::fs;
@@ -99,7 +100,7 @@ fn merging_releases_keeps_shared_order() {
     }
 }
 
-/// Where each group-version stands.
+/// Maps each group-version to its position.
 fn positions(groups: &GroupDiscoveryList) -> HashMap<(&str, &str), usize> {
     let names = groups.versions().map(|(group, version)| (&*group.name, &*version.name));
     names.enumerate().map(|(position, names)| (names, position)).collect()
@@ -115,7 +116,7 @@ fn check_resource_list(groups: &GroupDiscoveryList, path: &Path) {
     assert_eq!(ApiResourceList::from_version(group, version, hash_of), expected, "{}", path.display());
 }
 
-/// The document as we write it, read by the function for its place in the URL space.
+/// Re-encodes the document and parses it with the parser of its path.
 fn rewrite(path: &Path, bytes: &[u8]) -> EncodedDocument {
     let name = path.file_stem().unwrap().to_str().unwrap();
     match name {
@@ -128,7 +129,7 @@ fn rewrite(path: &Path, bytes: &[u8]) -> EncodedDocument {
     }
 }
 
-/// `api__v1` and `apis__<group>__<version>`.
+/// Formats as `api__v1` or `apis__<group>__<version>`.
 fn is_resource_list(path: &Path) -> bool {
     let name = path.file_stem().unwrap().to_str().unwrap();
     name == "api__v1" || name.matches("__").count() == 2
@@ -149,9 +150,9 @@ fn documents(release: &Path, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The folders of all releases, none if no folder was given.
+/// Lists the directories of all releases; empty if no directory is configured.
 fn releases() -> Vec<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "the data of a test, which whoever runs it names")]
+    #[expect(clippy::disallowed_methods, reason = "the environment names the test data")]
     let Ok(folder) = std::env::var("UNSKEW_DISCOVERY_DATA") else {
         println!("given nothing: UNSKEW_DISCOVERY_DATA names no folder of real documents");
         return Vec::new();

@@ -1,17 +1,17 @@
-//! A line as it is written.
+//! The JSON form of a line.
 
 use std::net::IpAddr;
 
 use api::time::MicroTime;
 use serde::Serialize;
 
-use super::{AccessLogEntry, AccessLogFieldValues};
+use super::{AccessLogEntry, AccessLogFields};
 
-/// Neither headers nor the query are in it: both may hold what is nobody's business.
+/// Contains neither headers nor the query, because both may hold secrets.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AccessLogLine<'a> {
-    /// When the request came.
+    /// The time of receipt.
     time: MicroTime,
     #[serde(rename = "auditID")]
     audit_id: &'a str,
@@ -34,7 +34,7 @@ pub(super) struct AccessLogLine<'a> {
 }
 
 impl<'a> AccessLogLine<'a> {
-    pub(super) fn new(entry: &'a AccessLogEntry, fields: &'a AccessLogFieldValues) -> Self {
+    pub(super) fn new(entry: &'a AccessLogEntry, fields: &'a AccessLogFields) -> Self {
         Self {
             time: entry.time.into(),
             audit_id: entry.audit_id.to_str().unwrap_or_default(),
@@ -44,12 +44,12 @@ impl<'a> AccessLogLine<'a> {
             method: entry.method.as_str(),
             path: entry.uri.path(),
             status: entry.status,
-            upstream: entry.upstream.as_ref().map(|server| server.as_str()),
+            upstream: entry.upstream.as_deref(),
             rule: fields.rule,
             error: fields.error.as_deref(),
             retries: fields.retries,
             bytes: entry.bytes_sent,
-            // To the microsecond, as the time is.
+            // Microseconds, like the time.
             duration_seconds: entry.started.elapsed().as_micros() as f64 / 1e6,
         }
     }

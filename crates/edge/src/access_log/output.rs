@@ -1,4 +1,4 @@
-//! The file behind the log, made anew when it was moved away: what logrotate does needs no signal.
+//! The file of the access log. It is created again after it was moved away, so that logrotate needs no signal.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use prometheus::IntCounter;
 
-/// What lines are written to.
+/// The sink of log lines.
 #[derive(Debug)]
 pub(super) struct LogOutput {
     destination: LogDestination,
-    /// Lines that could not be written.
+    /// Counts lines that could not be written.
     lost_lines: IntCounter,
     is_failing: bool,
 }
@@ -19,7 +19,7 @@ pub(super) struct LogOutput {
 #[derive(Debug)]
 enum LogDestination {
     Stdout,
-    /// `None` after a failure, so that it is opened again.
+    /// `None` after a failed write: the next write opens the file again.
     File(PathBuf, Option<File>),
 }
 
@@ -32,7 +32,7 @@ impl LogOutput {
         Ok(Self { destination, lost_lines: lost, is_failing: false })
     }
 
-    /// Writes lines, each with its newline. A full disk stops nothing; it is told once, and the lines are counted.
+    /// Writes lines, each with its newline. A failure is logged once, and its lines are counted as lost.
     pub(super) fn write(&mut self, lines: &[Vec<u8>]) {
         let outcome = self.destination.write(&lines.concat());
         let was_failing = std::mem::replace(&mut self.is_failing, outcome.is_err());
@@ -42,7 +42,7 @@ impl LogOutput {
             Err(error) => {
                 self.lost_lines.inc_by(lines.len() as u64);
                 if !was_failing {
-                    tracing::error!(%error, "the access log cannot be written, and lines are lost (--access-log-path)");
+                    tracing::error!(%error, "failed to write the access log; lines are lost (--access-log-path)");
                 }
             }
         }
@@ -69,13 +69,13 @@ impl LogDestination {
     }
 }
 
-/// Whether a file is still what its path names.
+/// True if the path still names the open file.
 fn is_same_file(file: &File, path: &Path) -> bool {
     let same = |open: fs::Metadata, named: fs::Metadata| (open.dev(), open.ino()) == (named.dev(), named.ino());
     file.metadata().is_ok_and(|open| fs::metadata(path).is_ok_and(|named| same(open, named)))
 }
 
-/// Opens a file that its owner alone may read, as audit logs are: it names people.
+/// Opens a file that only its owner can read, because it names users.
 fn open_for_append(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         fs::create_dir_all(dir)?;

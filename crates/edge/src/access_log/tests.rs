@@ -4,8 +4,9 @@ use expect_test::expect;
 use http_body_util::BodyExt as _;
 
 use super::*;
+use crate::{Body, RequestRecord};
 
-/// Long enough for a loaded machine, and only ever waited for by a test that fails.
+/// Long enough for a loaded machine; only failing tests wait this long.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lost_counter() -> IntCounter {
@@ -22,14 +23,20 @@ fn log_entry(log: &AccessLog, path: &'static str) -> AccessLogEntry {
         method: Method::GET,
         uri: Uri::from_static(path),
         verb: "list".to_owned(),
-        fields: Arc::default(),
+        fields: Mutex::default(),
         status: CLIENT_CLOSED_REQUEST,
         upstream: None,
         bytes_sent: 0,
     }
 }
 
-/// The next line; how long it took is no part of what is compared.
+fn attach(entry: AccessLogEntry, response: Response) -> Response {
+    let mut record = RequestRecord::default();
+    record.log_entry = Some(Box::new(entry));
+    record.attach_to(response)
+}
+
+/// The next line without its duration.
 fn next_line_without_duration(lines: &mut mpsc::Receiver<Vec<u8>>) -> String {
     let line = String::from_utf8(lines.try_recv().unwrap()).unwrap();
     let (line, duration) = line.trim_end().trim_end_matches('}').split_once(",\"durationSeconds\":").unwrap();
@@ -41,12 +48,12 @@ fn next_line_without_duration(lines: &mut mpsc::Receiver<Vec<u8>>) -> String {
 async fn line_is_written_when_response_body_ends() {
     let (log, mut lines) = AccessLog::new(8, lost_counter());
     let entry = log_entry(&log, "/api/v1/pods?limit=5&secret=word");
-    entry.fields.set_user(Some("jane \"the boss\"\n".to_owned()));
-    entry.fields.set_rule(5);
+    entry.set_user(Some("jane \"the boss\"\n".to_owned()));
+    entry.set_rule(5);
     let mut response = Response::new(Body::from_parts(vec!["four".into(), "five!".into()]));
-    response.extensions_mut().insert(RespondingPeer(ServerId::from_name("apiserver-10.0.0.1:6443").unwrap()));
+    response.extensions_mut().insert(RespondingPeer("apiserver-10.0.0.1:6443".into()));
     response.extensions_mut().insert(FailedAttempts(1));
-    let mut body = entry.attach_to(response).into_body();
+    let mut body = attach(entry, response).into_body();
     body.frame().await.unwrap().unwrap();
     assert!(lines.try_recv().is_err(), "it is not over");
     body.frame().await.unwrap().unwrap();
@@ -59,10 +66,10 @@ async fn line_is_written_when_response_body_ends() {
 async fn rejected_and_cancelled_requests_are_logged() {
     let (log, mut lines) = AccessLog::new(8, lost_counter());
     let refused = log_entry(&log, "/apis/a/v1/bs");
-    refused.fields.set_error("not now (routing rule 5)");
+    refused.set_error("not now (routing rule 5)");
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
-    drop(refused.attach_to(response));
+    drop(attach(refused, response));
     drop(log_entry(&log, "/gone"));
     expect![[r#"{"time":"2026-11-16T01:02:03.456789Z","auditID":"11","client":"192.0.2.7","verb":"list","method":"GET","path":"/apis/a/v1/bs","status":503,"error":"not now (routing rule 5)","retries":0,"bytes":0"#]]
     .assert_eq(&next_line_without_duration(&mut lines));
@@ -83,7 +90,7 @@ async fn lines_beyond_queue_are_counted_as_lost() {
     assert_eq!(lost.get(), 3);
 }
 
-/// A log in a folder of its own.
+/// A log in a temporary folder.
 struct AccessLogFixture {
     dir: tempfile::TempDir,
     registry: Registry,
@@ -141,7 +148,7 @@ async fn stop_writes_all_queued_lines() {
     assert_eq!(fixture.logged_paths("access.log"), paths);
     let mode = std::fs::metadata(fixture.log_file("access.log")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Nobody writes any more.
+    // The writer task has ended.
     drop(log_entry(&fixture.log, "/late"));
     assert_eq!(fixture.lost_count("queue_full"), 1.0);
 }

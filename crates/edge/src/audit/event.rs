@@ -1,4 +1,4 @@
-//! One event as it is written: `audit.k8s.io/v1`, Go's order of fields.
+//! The JSON form of an event: `audit.k8s.io/v1`, with Go's order of fields.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::policy::{Level, Stage};
-use super::{RecordState, RequestRecord};
+use super::{AuditRecord, RecordState};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,7 +43,7 @@ pub(super) struct AuditEvent<'a> {
     annotations: &'a BTreeMap<&'static str, String>,
 }
 
-/// What a request is about.
+/// The object of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectReference {
@@ -65,7 +65,7 @@ pub(super) struct ObjectReference {
     subresource: String,
 }
 
-/// A Status, of which a success has the code alone.
+/// The Status of a response; a success has only a code.
 #[derive(Serialize)]
 struct ResponseStatus<'a> {
     metadata: EmptyListMeta,
@@ -83,7 +83,7 @@ struct ResponseStatus<'a> {
 #[derive(Serialize)]
 struct EmptyListMeta {}
 
-/// The part of an object that says which one it is.
+/// The metadata that identifies an object.
 #[derive(Deserialize)]
 struct ObjectWithMetadata {
     #[serde(default)]
@@ -100,7 +100,7 @@ struct AuditedObjectMetadata {
 }
 
 impl ObjectReference {
-    /// `None` for paths that are no resources.
+    /// `None` for paths that name no resource.
     pub(super) fn for_target(target: &Target<'_>) -> Option<Self> {
         let Target::Resource(resource) = target else { return None };
         Some(Self {
@@ -119,7 +119,7 @@ impl ObjectReference {
         self.name.is_empty()
     }
 
-    /// Adds what only the object itself says.
+    /// Fills empty fields from the metadata of the request body.
     fn with_object_metadata(&self, object: Option<&RawValue>) -> Self {
         let mut reference = self.clone();
         let Some(ObjectWithMetadata { metadata }) = object.and_then(|object| serde_json::from_str(object.get()).ok())
@@ -142,35 +142,32 @@ impl ObjectReference {
 
 impl<'a> AuditEvent<'a> {
     pub(super) fn new(
-        request_record: &'a RequestRecord,
+        record: &'a AuditRecord,
         state: &'a RecordState,
         stage: Stage,
         code: Option<u16>,
         failure: Option<&'a Status>,
     ) -> Self {
         let request_object = state.request_object.as_deref();
-        // A request was received before anything else was known of it.
+        // The first stage has the time of receipt.
         let is_early = stage == Stage::RequestReceived;
         Self {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
             level: state.decision.level,
-            audit_id: &request_record.id,
+            audit_id: &record.id,
             stage,
-            request_uri: &request_record.uri,
-            verb: &request_record.verb,
+            request_uri: &record.uri,
+            verb: &record.verb,
             user: state.user.as_deref().map(UserInfo::from).unwrap_or_default(),
             impersonated_user: state.impersonated.as_deref().map(UserInfo::from),
-            source_ips: &request_record.source_ips,
-            user_agent: &request_record.user_agent,
-            object_ref: request_record
-                .object_reference
-                .as_ref()
-                .map(|object| object.with_object_metadata(request_object)),
+            source_ips: &record.source_ips,
+            user_agent: &record.user_agent,
+            object_ref: record.object_reference.as_ref().map(|object| object.with_object_metadata(request_object)),
             response_status: code.map(|code| ResponseStatus::new(code, failure)),
             request_object: request_object.filter(|_| state.decision.level >= Level::Request),
-            request_received_timestamp: request_record.received.into(),
-            stage_timestamp: if is_early { request_record.received } else { Timestamp::now() }.into(),
+            request_received_timestamp: record.received.into(),
+            stage_timestamp: if is_early { record.received } else { Timestamp::now() }.into(),
             annotations: &state.annotations,
         }
     }

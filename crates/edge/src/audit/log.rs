@@ -1,4 +1,4 @@
-//! Where events go: a file that lines are added to, or standard output.
+//! The sink of audit events: an append-only file, or standard output.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// A file of events. A line is written before the answer to its request is sent, as kube-apiserver does by default.
+/// The sink of audit events. A line is written before the response is sent, as kube-apiserver does by default.
 pub struct AuditLog {
     writer: Mutex<Box<dyn Write + Send>>,
     is_failing: AtomicBool,
 }
 
 impl AuditLog {
-    /// Opens `--audit-log-path`: a file that its owner alone may read, or `-` for standard output.
+    /// Opens `--audit-log-path`: a file that only its owner can read, or `-` for standard output.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::new(io::stdout()));
@@ -30,13 +30,13 @@ impl AuditLog {
         Self { writer: Mutex::new(Box::new(writer)), is_failing: AtomicBool::new(false) }
     }
 
-    /// Writes one event, its newline included, in one piece. A full disk does not stop the server; it is told once.
+    /// Writes one event with its newline in one piece. A failure is logged once and does not fail the request.
     pub(super) fn write(&self, line: &[u8]) {
         let mut to = self.writer.lock();
         let outcome = to.write_all(line).and_then(|()| to.flush());
         let was_failing = self.is_failing.swap(outcome.is_err(), Ordering::Relaxed);
         match outcome {
-            Err(error) if !was_failing => tracing::error!(%error, "audit events cannot be written and are lost"),
+            Err(error) if !was_failing => tracing::error!(%error, "failed to write audit events; they are lost"),
             Ok(()) if was_failing => tracing::info!("audit events are written again"),
             Ok(()) | Err(_) => {}
         }

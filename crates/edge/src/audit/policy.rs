@@ -1,4 +1,4 @@
-//! `--audit-policy-file`: of which requests how much is recorded. The first rule that matches decides.
+//! `--audit-policy-file`: the level of each request. The first matching rule decides.
 
 use access::User;
 use api::{Target, target};
@@ -10,22 +10,22 @@ pub enum Level {
     /// Nothing.
     #[default]
     None,
-    /// Who, what, when and how it ended.
+    /// User, request line, times and outcome.
     Metadata,
-    /// And what was sent.
+    /// Also the request body.
     Request,
-    /// And what was answered. Read, and recorded as [`Level::Request`].
+    /// Also the response body. Accepted, and recorded as [`Level::Request`].
     RequestResponse,
 }
 
-/// A moment in the life of a request.
+/// The stage of a request that an event records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub enum Stage {
-    /// It is known who asks.
+    /// The user is authenticated.
     RequestReceived,
-    /// The head of a long answer is sent.
+    /// The head of a long-running response is sent, or authentication failed.
     ResponseStarted,
-    /// The answer is over.
+    /// The response has ended.
     ResponseComplete,
     /// The handler panicked.
     Panic,
@@ -45,19 +45,19 @@ pub struct Policy {
     omit_stages: Vec<Stage>,
 }
 
-/// A policy that kube-apiserver would refuse.
+/// A policy that kube-apiserver would reject.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// It is not what a policy looks like.
+    /// The file does not parse.
     #[error("it is no audit policy: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// It is something else.
+    /// Kind or version is not that of a policy.
     #[error("unknown group version field {0} in policy")]
     WrongKind(String),
-    /// It has no rules, so nothing would ever be recorded.
+    /// The policy has no rules, so that it would record nothing.
     #[error("loaded illegal policy with 0 rules")]
     NoRules,
-    /// A rule is about two things that no request is.
+    /// A rule names resources and paths, which no request matches.
     #[error(
         "rules[{0}].nonResourceURLs: Invalid value: rules cannot apply to both regular resources and non-resource URLs"
     )]
@@ -95,7 +95,7 @@ struct GroupResources {
     resource_names: Vec<String>,
 }
 
-/// What a policy says about one request.
+/// The decision of a policy on one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AuditDecision {
     pub(super) level: Level,
@@ -109,7 +109,7 @@ impl AuditDecision {
 }
 
 impl Policy {
-    /// Reads a policy from a value: the file may be JSON or YAML.
+    /// Parses a policy from a JSON value.
     pub fn from_value(value: serde_json::Value) -> Result<Self, PolicyError> {
         let policy: Self = serde_json::from_value(value)?;
         if (&*policy.kind, &*policy.api_version) != ("Policy", "audit.k8s.io/v1") {
@@ -128,7 +128,7 @@ impl Policy {
         }
     }
 
-    /// Whether some rule asks for more than is recorded here.
+    /// True if a rule has level RequestResponse, which is recorded as Request.
     pub fn has_request_response_rule(&self) -> bool {
         self.rules.iter().any(|rule| rule.level == Level::RequestResponse)
     }
@@ -197,7 +197,7 @@ fn matches_resource(rule: &str, target: &target::ResourceTarget<'_>) -> bool {
     }
 }
 
-/// A path of a rule: itself, everything, or everything below.
+/// True if a path of a rule matches: exactly, `*`, or a prefix before `*`.
 fn matches_url(path: &str, rule: &str) -> bool {
     rule == "*" || rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
@@ -227,8 +227,8 @@ mod tests {
         let only = r#"[{"level":"RequestResponse","users":["jane"]}]"#;
         check(only, "bob", "GET", "/healthz", Level::None);
         check(only, "jane", "GET", "/healthz", Level::Request);
-        let nobody = Target::parse("GET", "/healthz").unwrap();
-        assert_eq!(policy(only).decide(None, &nobody).level, Level::None);
+        let health = Target::parse("GET", "/healthz").unwrap();
+        assert_eq!(policy(only).decide(None, &health).level, Level::None);
     }
 
     #[test]

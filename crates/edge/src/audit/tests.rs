@@ -1,4 +1,4 @@
-//! Events, line by line.
+//! Audit events of requests, as JSON.
 
 use std::io::{self, Write};
 
@@ -20,13 +20,13 @@ impl Write for Buffer {
     }
 }
 
-/// Follows a request by a policy of these rules and shows what was written, without instants.
+/// Records a request under a policy of these rules and compares the events without their timestamps.
 #[track_caller]
 fn check_events(
     rules: &Value,
     method: &str,
     line: &str,
-    life: impl FnOnce(&Arc<RequestRecord>, &Target<'_>),
+    life: impl FnOnce(&AuditRecord, &Target<'_>),
     expected: &Expect,
 ) {
     let policy = json!({"kind": "Policy", "apiVersion": "audit.k8s.io/v1", "rules": rules});
@@ -36,10 +36,10 @@ fn check_events(
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, HeaderValue::from_static("kubectl/v1.37"));
     headers.insert("x-forwarded-for", HeaderValue::from_static("192.0.2.7, nonsense"));
-    let request_record =
+    let record =
         auditor.start_record(&HeaderValue::from_static("id-1"), "127.0.0.1".parse().unwrap(), &target, &headers);
-    life(&request_record, &target);
-    drop(request_record);
+    life(&record, &target);
+    drop(record);
     let written = String::from_utf8(buffer.0.lock().clone()).unwrap();
     let mut shown = String::new();
     for line in written.lines() {
@@ -63,11 +63,11 @@ fn request_is_audited_on_receipt_and_completion() {
         &json!([{"level": "Metadata"}]),
         "GET",
         "/api/v1/namespaces/default/pods/p?pretty=1",
-        |request_record, target| {
-            request_record.record_user(target, user_jane());
-            request_record.annotate("authorization.k8s.io/decision", "allow");
-            request_record.set_request_object(|| unreachable!("it is not recorded, and the name is known"));
-            request_record.record_response_complete(200, None);
+        |record, target| {
+            record.record_user(target, user_jane());
+            record.annotate("authorization.k8s.io/decision", "allow".to_owned());
+            record.set_request_object(|| unreachable!("it is not recorded, and the name is known"));
+            record.record_response_complete(200);
         },
         &expect![[r#"
             {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","name":"p","namespace":"default","resource":"pods"},"requestURI":"/api/v1/namespaces/default/pods/p?pretty=1","sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"RequestReceived","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"get"}
@@ -82,13 +82,13 @@ fn request_level_records_request_object() {
         &json!([{"level": "Request", "omitStages": ["RequestReceived"]}]),
         "POST",
         "/api/v1/namespaces/default/configmaps",
-        |request_record, target| {
-            request_record.record_user(target, user_jane());
-            request_record.set_impersonated(Some(Arc::new(User::named("bob"))));
-            request_record.set_request_object(|| b"{\"metadata\": {\"name\": \"a\"},\n \"data\": {}}".to_vec());
-            request_record.record_response_complete(
-                409,
-                Some(&Status::already_exists(api::GroupResource { group: "", resource: "configmaps" }, "a")),
+        |record, target| {
+            record.record_user(target, user_jane());
+            record.set_impersonated(Some(Arc::new(User::named("bob"))));
+            record.set_request_object(|| b"{\"metadata\": {\"name\": \"a\"},\n \"data\": {}}".to_vec());
+            record.record_failure(
+                Stage::ResponseComplete,
+                &Status::already_exists(api::GroupResource { group: "", resource: "configmaps" }, "a"),
             );
         },
         &expect![[r#"
@@ -103,10 +103,10 @@ fn metadata_level_takes_name_from_created_object() {
         &json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
         "POST",
         "/api/v1/namespaces/default/secrets",
-        |request_record, target| {
-            request_record.record_user(target, user_jane());
-            request_record.set_request_object(|| br#"{"metadata":{"name":"s"},"data":{"password":"eA=="}}"#.to_vec());
-            request_record.record_response_complete(201, None);
+        |record, target| {
+            record.record_user(target, user_jane());
+            record.set_request_object(|| br#"{"metadata":{"name":"s"},"data":{"password":"eA=="}}"#.to_vec());
+            record.record_response_complete(201);
         },
         &expect![[r#"
             {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","name":"s","namespace":"default","resource":"secrets"},"requestURI":"/api/v1/namespaces/default/secrets","responseStatus":{"code":201,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseComplete","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"create"}
@@ -120,9 +120,9 @@ fn watch_is_audited_on_start_and_end() {
         &json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]),
         "GET",
         "/api/v1/pods?watch=1",
-        |request_record, target| {
-            request_record.record_user(target, user_jane());
-            RequestRecordGuard::new(request_record.clone()).record_response_started(200);
+        |record, target| {
+            record.record_user(target, user_jane());
+            record.record_response_started(200);
         },
         &expect![[r#"
             {"apiVersion":"audit.k8s.io/v1","auditID":"id-1","kind":"Event","level":"Metadata","objectRef":{"apiVersion":"v1","resource":"pods"},"requestURI":"/api/v1/pods?watch=1","responseStatus":{"code":200,"metadata":{}},"sourceIPs":["192.0.2.7","127.0.0.1"],"stage":"ResponseStarted","user":{"groups":["devs"],"username":"jane"},"userAgent":"kubectl/v1.37","verb":"watch"}
@@ -131,21 +131,20 @@ fn watch_is_audited_on_start_and_end() {
     );
 }
 
-/// The stages that are recorded of one life.
-fn recorded_stages(life: impl FnOnce(&Arc<RequestRecord>, &Target<'_>)) -> Vec<String> {
+/// The stages and codes of the events of one request.
+fn recorded_stages(life: impl FnOnce(&AuditRecord, &Target<'_>)) -> Vec<String> {
     let policy = json!({"kind": "Policy", "apiVersion": "audit.k8s.io/v1", "rules": [{"level": "Metadata"}]});
     let buffer = Buffer::default();
     let auditor = Arc::new(Auditor::new(Policy::from_value(policy).unwrap(), AuditLog::new(buffer.clone())));
     let target = Target::parse("GET", "/api/v1/pods").unwrap();
-    let request_record = auditor.start_record(
+    let record = auditor.start_record(
         &HeaderValue::from_static("id-1"),
         "127.0.0.1".parse().unwrap(),
         &target,
         &HeaderMap::new(),
     );
-    let ending = RequestRecordGuard::new(request_record.clone());
-    life(&request_record, &target);
-    drop(ending);
+    life(&record, &target);
+    drop(record);
     let written = String::from_utf8(buffer.0.lock().clone()).unwrap();
     let events = written.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     events.map(|event| format!("{} {}", event["stage"].as_str().unwrap(), event["responseStatus"]["code"])).collect()
@@ -153,32 +152,30 @@ fn recorded_stages(life: impl FnOnce(&Arc<RequestRecord>, &Target<'_>)) -> Vec<S
 
 #[test]
 fn every_authenticated_request_has_exactly_one_final_event() {
-    let user =
-        |request_record: &Arc<RequestRecord>, target: &Target<'_>| request_record.record_user(target, user_jane());
+    let user = |record: &AuditRecord, target: &Target<'_>| record.record_user(target, user_jane());
     let failure = Status::internal_error("broken");
     let received = "RequestReceived null";
     assert_eq!(recorded_stages(user), [received, "ResponseComplete 504"], "cancelled");
     assert_eq!(recorded_stages(|_, _| {}), [""; 0], "cancelled before authentication");
-    let answered = recorded_stages(|request_record, target| {
-        user(request_record, target);
-        request_record.record_response_complete(200, None);
+    let answered = recorded_stages(|record, target| {
+        user(record, target);
+        record.record_response_complete(200);
     });
     assert_eq!(answered, [received, "ResponseComplete 200"]);
-    let panicked = recorded_stages(|request_record, target| {
-        user(request_record, target);
-        request_record.record_panic(&failure);
+    let panicked = recorded_stages(|record, target| {
+        user(record, target);
+        record.record_failure(Stage::Panic, &failure);
     });
     assert_eq!(panicked, [received, "Panic 500"]);
-    let unknown = recorded_stages(|request_record, target| {
-        request_record.record_unauthorized(target, &Status::unauthorized("Unauthorized"))
-    });
+    let unknown =
+        recorded_stages(|record, target| record.record_unauthorized(target, &Status::unauthorized("Unauthorized")));
     assert_eq!(unknown, ["ResponseStarted 401"]);
 }
 
 #[test]
 fn unauthorized_request_is_one_event_and_level_none_is_silent() {
-    let unauthorized = |request_record: &Arc<RequestRecord>, target: &Target<'_>| {
-        request_record.record_unauthorized(target, &Status::unauthorized("Unauthorized"));
+    let unauthorized = |record: &AuditRecord, target: &Target<'_>| {
+        record.record_unauthorized(target, &Status::unauthorized("Unauthorized"));
     };
     check_events(
         &json!([{"level": "Metadata"}]),
@@ -190,9 +187,9 @@ fn unauthorized_request_is_one_event_and_level_none_is_silent() {
     "#]],
     );
     let quiet = json!([{"level": "None", "users": ["jane"]}, {"level": "Metadata", "users": ["bob"]}]);
-    let served = |request_record: &Arc<RequestRecord>, target: &Target<'_>| {
-        request_record.record_user(target, user_jane());
-        request_record.record_response_complete(200, None);
+    let served = |record: &AuditRecord, target: &Target<'_>| {
+        record.record_user(target, user_jane());
+        record.record_response_complete(200);
     };
     check_events(&quiet, "GET", "/api/v1/pods", served, &expect![""]);
     check_events(&quiet, "GET", "/api/v1/pods", unauthorized, &expect![""]);
@@ -206,7 +203,7 @@ fn ensure_audit_id_keeps_valid_and_replaces_invalid_ids() {
             headers.insert(AUDIT_ID, HeaderValue::from_bytes(brought.as_bytes()).unwrap());
         }
         let id = ensure_audit_id(&mut headers);
-        assert_eq!(headers[AUDIT_ID], id, "whoever it is sent on to sees the same");
+        assert_eq!(headers[AUDIT_ID], id, "a peer gets the same id");
         id.to_str().unwrap().to_owned()
     };
     assert_eq!(identified(Some("abc")), "abc");

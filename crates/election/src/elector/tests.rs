@@ -1,4 +1,4 @@
-//! Candidates over storage in memory, in paused time.
+//! Candidates on in-memory storage with a paused clock.
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
@@ -20,12 +20,12 @@ enum StorageBehavior {
     Healthy,
     Failing,
     Hanging,
-    /// Writes happen and their answers are lost.
+    /// Writes succeed but their responses are lost.
     LosingResponses,
 }
 
 impl MemoryLeaseStorage {
-    /// The same storage, with a mood of its own.
+    /// Shares the lease, with a behavior of its own.
     fn with_own_behavior(&self) -> Self {
         Self { behavior: Arc::default(), ..self.clone() }
     }
@@ -35,7 +35,7 @@ impl MemoryLeaseStorage {
     }
 
     fn spec(&self) -> api::objects::LeaseSpec {
-        self.lease.lock().as_ref().expect("somebody stood").spec.clone()
+        self.lease.lock().as_ref().expect("a candidate created the lease").spec.clone()
     }
 
     fn respond<'a, T: Send + 'a>(
@@ -86,7 +86,7 @@ impl LeaseClient for MemoryLeaseStorage {
     }
 }
 
-/// Who leads, as the leaders themselves say; more than one at a time would show.
+/// The candidates that currently run the leader's work; more than one would be a bug.
 type Leaders = Arc<Mutex<Vec<&'static str>>>;
 
 struct TestCandidate {
@@ -120,7 +120,7 @@ fn start_candidate(holder: &'static str, storage: &MemoryLeaseStorage, leaders: 
     TestCandidate { tasks, storage }
 }
 
-/// Says that it leads until it is dropped.
+/// Registers as leader until dropped.
 struct LeadingGuard {
     holder: &'static str,
     leaders: Leaders,
@@ -214,9 +214,9 @@ async fn leader_stops_when_lease_has_another_holder() {
     storage.update(lease).await.unwrap();
     sleep_seconds(3).await;
     assert_eq!(current_leaders(&leaders), [""; 0]);
-    assert_eq!(storage.spec().holder_identity.as_deref(), Some("b"), "not ours to release");
+    assert_eq!(storage.spec().holder_identity.as_deref(), Some("b"), "another holder's lease is not released");
     sleep_seconds(20).await;
-    assert_eq!(current_leaders(&leaders), ["a"], "the other one never renewed it");
+    assert_eq!(current_leaders(&leaders), ["a"], "the other holder never renewed");
 }
 
 #[tokio::test(start_paused = true)]

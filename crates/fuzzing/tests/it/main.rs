@@ -1,4 +1,4 @@
-//! Every fuzz body, run shortly and always the same: seeds, their mutations, and what breaks careless parsers.
+//! Short deterministic runs of every target: seeds, their mutations, and input that breaks careless parsers.
 
 mod mutation;
 
@@ -12,8 +12,8 @@ fn find_target(name: &str) -> &'static FuzzTarget {
     TARGETS.iter().find(|target| target.name == name).expect("the target is listed")
 }
 
-/// Prints the input of a failure, which a panic inside the body does not.
-#[expect(clippy::print_stdout, reason = "tests print what failed")]
+/// Runs one input and prints it if the target panics.
+#[expect(clippy::print_stdout, reason = "reports the failing input")]
 fn check(target: &FuzzTarget, input: &[u8]) {
     struct Input<'a>(&'a FuzzTarget, &'a [u8]);
     impl Drop for Input<'_> {
@@ -74,7 +74,7 @@ fn stored_object_invariants_hold_for_mutated_seeds() {
     run_mutations("stored_object");
 }
 
-/// Deep enough to overflow any stack if a parser recurses once per level.
+/// Deep enough to overflow the stack of a parser that recurses once per level.
 const LEVELS: usize = 100_000;
 
 #[test]
@@ -125,7 +125,7 @@ fn invalid_utf8_is_handled_by_every_target() {
 fn every_target_has_a_cargo_fuzz_file() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fuzz_targets");
     let mut files: Vec<String> = std::fs::read_dir(folder)
-        .expect("the folder of the fuzz targets is there")
+        .expect("fuzz/fuzz_targets exists")
         .map(|file| file.expect("the folder can be read").file_name().into_string().expect("names are text"))
         .collect();
     files.sort_unstable();

@@ -3,12 +3,12 @@
 use fastrand::Rng;
 use fuzzing::FuzzTarget;
 
-/// Mutations of one input; more leaves little of the seed.
+/// Mutations per input; more would leave little of the seed.
 const MUTATIONS_MAX: usize = 8;
-/// Longer inputs are cut: copies of parts would otherwise grow without end.
+/// Limit for inputs, because copied parts would grow them without end.
 const BYTES_MAX: usize = 4096;
 
-/// An endless row of inputs, the same in every run.
+/// An endless sequence of inputs, the same in every run.
 pub(crate) struct Mutator {
     random: Rng,
     target: &'static FuzzTarget,
@@ -45,7 +45,7 @@ impl Mutator {
                 input.splice(to..to, part);
             }
             4 => {
-                // What one seed begins, another goes on with.
+                // Splice the beginning of this input with the end of another seed.
                 let other = self.seed();
                 let from = self.random.usize(..=other.len());
                 input.truncate(at);

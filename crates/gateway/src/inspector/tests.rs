@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use peering::ports::PortFuture;
+use membership::ports::PortFuture;
 use prometheus::Registry;
 use tasks::Tasks;
 
@@ -29,7 +29,7 @@ impl vouching::VouchingEnforcer for StubUpstream {
         self.is_vouched.store(is_allowed, Ordering::Relaxed);
     }
 
-    fn set_removed_headers(&self, _headers: peering::forward::IdentityHeaders) {}
+    fn set_removed_headers(&self, _headers: forward::IdentityHeaders) {}
 }
 
 const SETTINGS: &str = r#"{"data":{"requestheader-username-headers":"[\"X-Remote-User\"]",
@@ -62,11 +62,11 @@ impl Fetch for StubUpstream {
     }
 }
 
-/// An upstream that is inspected, and what the board shows of it.
+/// An upstream that is inspected, and what membership sees of it.
 struct InspectorFixture {
     stub: Arc<StubUpstream>,
     upstream: Upstream,
-    upstream_storage: UpstreamStorage,
+    members: UpstreamMembers,
     state_dir: StateDir,
     tasks: Tasks,
     _refresh_requested_at: watch::Sender<Option<Instant>>,
@@ -77,14 +77,14 @@ impl InspectorFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let kept = StateDir::open(dir.path()).unwrap();
-        let (board, stub, tasks) =
-            (UpstreamStorage::new(kept.clone()), Arc::new(StubUpstream::default()), Tasks::new());
+        let (members, stub, tasks) =
+            (UpstreamMembers::new(kept.clone()), Arc::new(StubUpstream::default()), Tasks::new());
         let upstream: Upstream = "https://10.0.0.1:6443".parse().unwrap();
         let wanted = watch::Sender::new(None);
-        board.add_upstream(&upstream);
+        members.add_upstream(&upstream.server);
         let inspector = Inspector {
             upstream: upstream.clone(),
-            upstream_storage: board.clone(),
+            members: members.clone(),
             fetch: stub.clone(),
             forget_after: FORGET_AFTER,
             refresh_requested_at: wanted.subscribe(),
@@ -98,15 +98,7 @@ impl InspectorFixture {
             )),
         };
         tasks.spawn_once("inspector", inspector.run(tasks.stop_token()));
-        Self {
-            stub,
-            upstream,
-            upstream_storage: board,
-            state_dir: kept,
-            tasks,
-            _refresh_requested_at: wanted,
-            _dir: dir,
-        }
+        Self { stub, upstream, members, state_dir: kept, tasks, _refresh_requested_at: wanted, _dir: dir }
     }
 
     fn set_up(&self, is_up: bool) {
@@ -116,8 +108,8 @@ impl InspectorFixture {
     /// Whether it counts, whether requests may go to it, whether it is known what it serves, and whether that is kept.
     fn snapshot(&self) -> [bool; 4] {
         let server = &self.upstream.server;
-        let [counts, is_open] = self.upstream_storage.has_lease_and_record(server);
-        [counts, is_open, self.upstream_storage.document(server).is_some(), self.state_dir.read(server).is_some()]
+        let [counts, is_open] = self.members.is_member_and_ready(server);
+        [counts, is_open, self.members.document(server).is_some(), self.state_dir.read(server).is_some()]
     }
 
     /// What is shown when so much time has passed. The clock stands still while files are written.

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// `user / uid / group / extra prefix`, each a list of words.
+/// Parses `user / uid / group / extra prefix`, each a list of words.
 fn headers_from_notation(text: &str) -> FrontProxyHeaderNames {
     let mut lists = text.split('/').map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     let mut next = || lists.next().unwrap_or_default();
@@ -30,7 +30,7 @@ fn settings_without_unknown_headers_are_accepted() {
     ] {
         check_compare("X-Person / / X-Team / X-Person-Extra-", theirs, &expect!["same"]);
     }
-    // Everything below a prefix that is removed is removed, whatever it is read as.
+    // A removed prefix covers every header below it, of any kind.
     check_compare("/// X-P", "X-Remote-User X-Person / / X-Remote-Group / X-P-E-", &expect!["same"]);
 }
 
@@ -137,7 +137,7 @@ fn decision_fails_closed_and_survives_missing_response() {
         (unreadable, None, VouchingDecision::Allowed, "unreadable"),
         (PublishedSettings::NoResponse, None, VouchingDecision::NotCompared, "not compared"),
         (PublishedSettings::NoResponse, None, VouchingDecision::Allowed, "allowed"),
-        // A manifest stands in for what may not be read, and excuses nothing that differs.
+        // A manifest replaces settings that cannot be read, but does not excuse a difference.
         (PublishedSettings::Forbidden, good.clone(), VouchingDecision::NotCompared, "allowed"),
         (PublishedSettings::NoResponse, good.clone(), VouchingDecision::NotCompared, "allowed"),
         (published(odd), good, VouchingDecision::Allowed, "headers_differ"),

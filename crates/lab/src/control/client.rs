@@ -1,4 +1,4 @@
-//! The other end of the socket: what `unskew status`, `stop` and `rollout` use.
+//! Client of a lab's control socket, used by `unskew status`, `stop` and `rollout`.
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -13,21 +13,21 @@ use super::{RolloutRequest, SocketPath};
 use crate::data_dir::DataDir;
 use crate::status::{LabSnapshot, RolloutStatus};
 
-/// Why a lab gave no answer.
+/// Why a control request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// There is none.
+    /// No lab listens in this data directory.
     #[error("no lab runs in {0}: `unskew up` starts one, --data-dir names another folder")]
     NoLab(String),
-    /// It did not do it, and says why.
+    /// The lab responded with an error, whose text this is.
     #[error("{0}")]
     Refused(String),
-    /// It went away, or is no lab of this version.
-    #[error("the lab does not answer: {0}")]
+    /// The connection broke, or the response is not what this version of the lab sends.
+    #[error("no response from the lab: {0}")]
     Transport(String),
 }
 
-/// A connection to a running lab.
+/// Connection to the control socket of a running lab.
 #[derive(Debug)]
 pub struct ControlClient {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
@@ -35,7 +35,7 @@ pub struct ControlClient {
 }
 
 impl ControlClient {
-    /// Connects to the lab of a folder.
+    /// Connects to the lab that runs in this data directory.
     pub async fn connect(layout: &DataDir) -> Result<Self, ControlError> {
         let none = || ControlError::NoLab(layout.path().display().to_string());
         let path = SocketPath::resolve(&layout.control_socket()).map_err(|_| none())?;
@@ -49,29 +49,29 @@ impl ControlClient {
         Ok(Self { sender, tasks })
     }
 
-    /// What the lab looks like.
+    /// Fetches the current snapshot of the lab.
     pub async fn status(&mut self) -> Result<LabSnapshot, ControlError> {
         let body = self.request(Method::GET, "/status", Bytes::new()).await?;
         serde_json::from_slice(&body).map_err(|error| ControlError::Transport(error.to_string()))
     }
 
-    /// Has something done to a server; `verb` is start, stop, kill, pause or resume.
+    /// Applies an action to a server; `verb` is start, stop, kill, pause or resume.
     pub async fn send_action(&mut self, server: &str, verb: &str) -> Result<(), ControlError> {
         self.request(Method::POST, &format!("/servers/{server}/{verb}"), Bytes::new()).await.map(drop)
     }
 
-    /// Tells the lab to stop; it does so after the answer.
+    /// Stops the lab, which responds before it shuts down.
     pub async fn shut_down(&mut self) -> Result<(), ControlError> {
         self.request(Method::POST, "/down", Bytes::new()).await.map(drop)
     }
 
-    /// Starts a rollout, hands every change to `told`, and returns how it ended.
+    /// Starts a rollout, calls `on_progress` for each change, and returns the final status.
     pub async fn roll_out(
         &mut self,
         request: &RolloutRequest,
         mut on_progress: impl FnMut(&RolloutStatus),
     ) -> Result<RolloutStatus, ControlError> {
-        let body = serde_json::to_vec(request).expect("it is made of strings");
+        let body = serde_json::to_vec(request).expect("request serializes to JSON");
         let mut response = self.send_request(Method::POST, "/rollout", body.into()).await?;
         let mut pending = Vec::new();
         let mut last = RolloutStatus::default();
@@ -85,7 +85,7 @@ impl ControlClient {
             }
         }
         match last.outcome.is_empty() {
-            true => Err(ControlError::Transport("it stopped in the middle of the rollout".to_owned())),
+            true => Err(ControlError::Transport("the lab stopped during the rollout".to_owned())),
             false => Ok(last),
         }
     }
@@ -112,7 +112,7 @@ impl ControlClient {
         }
         let body = response.into_body().collect().await.map_err(|error| broken(&error))?.to_bytes();
         let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-        Err(ControlError::Refused(said["error"].as_str().unwrap_or("it refused").to_owned()))
+        Err(ControlError::Refused(said["error"].as_str().unwrap_or("the lab refused the request").to_owned()))
     }
 }
 

@@ -1,61 +1,61 @@
-//! What a lab remembers from one start to the next, and how a wish changes it. Pure.
+//! Settings that a lab keeps from one start to the next, and how flags change them. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{self, PlanError};
 
-/// What `unskew up` starts if nothing else is said: a control plane in the middle of an upgrade.
+/// Releases that `unskew up` starts by default: a control plane in the middle of an upgrade.
 pub const DEFAULT_RELEASES: [&str; 3] = ["1.33", "1.34", "1.36"];
 
-/// What a lab remembers.
+/// Contents of the state file `lab.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabState {
-    /// The port of the front door.
+    /// Port of the load balancer.
     #[serde(rename = "doorPort")]
     pub load_balancer_port: u16,
-    /// The port of the page.
+    /// Port of the web page.
     pub page_port: u16,
-    /// What the servers keep their objects in.
+    /// Storage backend; fixed when the lab is created.
     pub store: LabStorage,
-    /// The servers, in order.
+    /// Servers in order of their names.
     pub servers: Vec<ServerSpec>,
-    /// Feature gates that every server is given, `Name=true|false`.
+    /// Feature gates passed to every server, as `Name=true|false`.
     #[serde(default)]
     pub feature_gates: Vec<String>,
-    /// The releases before the last rollout, in the order of the servers; for the way back.
+    /// Releases before the last rollout, in the order of `servers`; `unskew rollout --back` returns to them.
     #[serde(rename = "before", default, skip_serializing_if = "Option::is_none")]
     pub previous_releases: Option<Vec<String>>,
 }
 
-/// One server.
+/// Name, release and port of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerSpec {
-    /// A letter.
+    /// One letter: `a`, `b`, `c`, ...
     pub name: String,
-    /// Its release.
+    /// Kubernetes release, such as `1.36`.
     pub release: String,
-    /// Its own port.
+    /// Port of the server itself, behind the load balancer.
     pub port: u16,
 }
 
-/// What the servers keep their objects in.
+/// Storage backend of the servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LabStorage {
-    /// One file in the folder.
+    /// One SQLite file in the data directory.
     Sqlite,
-    /// An etcd that is there already.
+    /// An etcd that the lab does not run.
     Etcd {
-        /// Its addresses.
+        /// Client URLs.
         servers: Vec<String>,
     },
     /// An etcd that the lab runs.
     #[serde(rename_all = "camelCase")]
     OwnEtcd {
-        /// Where its clients reach it.
+        /// Port for etcd clients.
         client_port: u16,
-        /// Where its peers would.
+        /// Port for etcd peers; unused, as etcd runs alone.
         peer_port: u16,
     },
 }
@@ -70,43 +70,44 @@ impl LabStorage {
     }
 }
 
-/// What was asked for; what was not asked for stays as it was.
+/// Settings given by flags; `None` keeps the previous setting.
 #[derive(Clone, Debug, Default)]
 pub struct LabOptions {
-    /// Releases of the servers.
+    /// Releases of the servers, one server each.
     pub releases: Option<Vec<String>>,
-    /// The port of the front door.
+    /// Port of the load balancer.
     pub port: Option<u16>,
-    /// Where objects are kept.
+    /// Storage backend; rejected if it differs from that of an existing lab.
     pub store: Option<RequestedStorage>,
     /// Feature gates for every server.
     pub feature_gates: Option<Vec<String>>,
 }
 
-/// Where objects shall be kept.
+/// Storage backend that flags select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestedStorage {
-    /// In an etcd that is there.
+    /// An etcd that already runs, by its client URLs.
     Etcd(Vec<String>),
-    /// In an etcd that the lab shall run.
+    /// An etcd that the lab runs.
     OwnEtcd,
 }
 
-/// Why a wish cannot be met.
+/// Why flags cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum LabOptionsError {
-    /// Not these servers.
+    /// `--servers` is not valid.
     #[error("--servers: {0}")]
     Servers(#[from] PlanError),
-    /// Objects do not move from one store to another.
+    /// The lab exists with another storage backend; objects are not migrated.
     #[error("this lab keeps its objects in {0}: `unskew down --purge` deletes them, --data-dir chooses another folder")]
     StorageChanged(&'static str),
-    /// There is no port for it.
+    /// The kernel assigned no free port.
     #[error("no free port: {0}")]
     NoPort(#[from] std::io::Error),
 }
 
-/// The lab to be, from the one there was and what is wished for. `free_port` gives a port that nobody has.
+/// Returns the settings of the next start: `previous`, changed by `options`. `free_port` returns a port that is not in
+/// use.
 pub fn apply_options(
     previous: Option<LabState>,
     options: &LabOptions,
@@ -146,7 +147,7 @@ pub fn apply_options(
     Ok(state)
 }
 
-/// Servers of these releases; those that were there keep their ports.
+/// Assigns names and ports to servers of these releases; existing servers keep their ports.
 fn build_server_specs(
     releases: &[String],
     existing: &[ServerSpec],
@@ -163,9 +164,10 @@ fn build_server_specs(
     Ok(servers)
 }
 
+/// Rejects a change of the storage backend, because objects are not migrated.
 fn update_storage(store: &LabStorage, requested: &RequestedStorage) -> Result<LabStorage, LabOptionsError> {
     match (store, requested) {
-        // The same cluster may have got other addresses.
+        // Accepts new URLs of the same etcd cluster.
         (LabStorage::Etcd { .. }, RequestedStorage::Etcd(servers)) => Ok(LabStorage::Etcd { servers: servers.clone() }),
         (LabStorage::OwnEtcd { .. }, RequestedStorage::OwnEtcd) => Ok(store.clone()),
         (other, _) => Err(LabOptionsError::StorageChanged(other.description())),
@@ -178,7 +180,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// `a=1.33:7001 b=1.36:7002`, with the front door at 7100 and the page at 7101.
+    /// Parses `a=1.33:7001 b=1.36:7002`; the load balancer has port 7100 and the page 7101.
     pub(crate) fn test_lab_state(servers: &str) -> LabState {
         let server = |text: &str| {
             let (name, rest) = text.split_once('=').unwrap();

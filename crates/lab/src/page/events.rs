@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::status::LabSnapshot;
 
-/// Snapshots follow each other no faster: nobody reads faster, and a rollout makes many.
+/// Minimum time between two events; a rollout produces snapshots faster than a browser can show them.
 const SNAPSHOT_INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// The page calls what it shows old after three of them.
+/// The page marks its contents as outdated after three missed heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
-/// What the browser waits, in milliseconds, before it opens a broken line again.
+/// Milliseconds before the browser reconnects a broken event stream.
 const RETRY_FIELD: &str = "retry: 500\n";
 
 struct SnapshotEventStream {
@@ -26,7 +26,8 @@ struct SnapshotEventStream {
     is_first: bool,
 }
 
-/// The snapshot there is, then each that replaces it; the newest if several did. It ends with the lab.
+/// Returns an event stream with the current snapshot and each later change, skipping to the newest. Ends when `stop` is
+/// cancelled.
 pub(super) fn event_stream_body(
     mut snapshots: watch::Receiver<Arc<LabSnapshot>>,
     stop: CancellationToken,
@@ -40,6 +41,7 @@ pub(super) fn event_stream_body(
 }
 
 impl SnapshotEventStream {
+    /// Returns the next snapshot event, or a heartbeat if nothing changed for two seconds; `None` at the end.
     async fn next_event(&mut self) -> Option<String> {
         let beginning = if std::mem::take(&mut self.is_first) { RETRY_FIELD } else { "" };
         if beginning.is_empty() {
@@ -51,7 +53,7 @@ impl SnapshotEventStream {
                 let snapshot = self.snapshots.borrow_and_update().clone();
                 Some(format!("{beginning}event: snapshot\ndata: {}\n\n", super::to_json(&snapshot)))
             }
-            // Nobody makes snapshots any more.
+            // The status collector has ended.
             Ok(Err(_)) => None,
             Err(_) => Some("event: beat\ndata:\n\n".to_owned()),
         }

@@ -1,19 +1,19 @@
-//! What there is under which path. Pure.
+//! Routing of page requests. Pure.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-/// What a request is answered with.
+/// What the page server sends for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageResponse {
-    /// A file that is part of the program.
+    /// A file compiled into the binary.
     File { text: &'static str, content_type: &'static str },
-    /// The snapshot as it is now.
+    /// The current snapshot as JSON.
     Snapshot,
-    /// One snapshot after another.
+    /// Stream of snapshots as server-sent events.
     Events,
-    /// Not this, in a sentence.
+    /// An error with a one-sentence body.
     Rejected { status: StatusCode, message: &'static str },
 }
 
@@ -24,7 +24,7 @@ const PAGE_FILES: [(&str, &str, &str); 4] = [
     ("/icon.svg", "image/svg+xml", include_str!("icon.svg")),
 ];
 
-/// Nothing but our own files runs in the page, nobody frames it, nobody else reads it, and a new program shows its new page.
+/// Allow only our own files, no framing and no cross-origin reads; no caching, so that a new binary shows its own page.
 const SECURITY_HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",
@@ -38,14 +38,14 @@ const SECURITY_HEADERS: [(&str, &str); 6] = [
     ("cache-control", "no-store"),
 ];
 
-/// What is asked for. `host` is the name that the browser believes it speaks to.
+/// Selects the response. `host` is the Host header, checked against DNS rebinding.
 pub(super) fn route(method: &Method, path: &str, host: &str) -> PageResponse {
     if !is_loopback_host(host) {
-        let why = "This page is shown under localhost and 127.0.0.1 alone.\n";
+        let why = "This page is available as localhost or 127.0.0.1 only.\n";
         return PageResponse::Rejected { status: StatusCode::MISDIRECTED_REQUEST, message: why };
     }
     if method != Method::GET && method != Method::HEAD {
-        let why = "This page only shows; `unskew --help` names the commands that do something.\n";
+        let why = "This page is read-only; see `unskew --help` for commands.\n";
         return PageResponse::Rejected { status: StatusCode::METHOD_NOT_ALLOWED, message: why };
     }
     match path {
@@ -55,13 +55,13 @@ pub(super) fn route(method: &Method, path: &str, host: &str) -> PageResponse {
             Some((_, kind, text)) => PageResponse::File { text, content_type: kind },
             None => PageResponse::Rejected {
                 status: StatusCode::NOT_FOUND,
-                message: "There is /, /snapshot.json and /events.\n",
+                message: "Not found; try /, /snapshot.json or /events.\n",
             },
         },
     }
 }
 
-/// Whatever the port: it may be forwarded from elsewhere.
+/// True for `localhost` and loopback addresses with any port, as the port may be forwarded.
 fn is_loopback_host(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -143,7 +143,7 @@ mod tests {
             assert!(foreign.is_empty(), "{path}: {foreign:?}");
             assert!(
                 !text.contains("innerHTML") && !text.contains("style=\""),
-                "{path}: the policy or escaping would break"
+                "{path}: breaks the content security policy or escaping"
             );
         }
     }

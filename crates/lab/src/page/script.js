@@ -1,13 +1,13 @@
-// Shows one snapshot of the lab after another.
+// Renders the snapshots of the lab.
 //
-// What is shown follows from the newest snapshot alone; the one before it only gives rates and the lines of the log. Elements
-// are kept from one snapshot to the next, so that focus, open details and a screen reader's place stay where they are. Text goes
-// in as text, never as markup.
+// The page depends on the newest snapshot alone; the previous one is used only for rates and the event log. Elements are reused
+// from one snapshot to the next, so that focus, open details and a screen reader's position survive. Text is inserted as text,
+// never as markup.
 "use strict";
 
-// The lab is heard of every two seconds at least; after three missed beats what is shown is called old.
+// The lab sends a heartbeat every two seconds; after three missed ones the page is marked as outdated.
 const SILENCE_MAX_MILLIS = 6000;
-// An arrow flows this long after its last request.
+// How long an arrow stays animated after its last request.
 const FLOW_MILLIS = 2500;
 const LOG_LINES_MAX = 200;
 const BOX = { width: 132, height: 74, gap: 76 };
@@ -28,7 +28,7 @@ const phase = (server) => PHASES[server.phase] ?? [server.phase, "off"];
 
 let last = null;
 let heardAt = performance.now();
-// from>to → what is known of the requests between two servers.
+// from>to → request count and rate between two servers.
 const flows = new Map();
 
 // ---- elements ----------------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ function draw(name, attributes = {}) {
   return element;
 }
 
-// Makes the children of `parent` those of `items`, in their order, keeping the ones that were there.
+// Updates the children of `parent` to match `items` in order, reusing existing elements by key.
 function keep(parent, items, keyOf, create, update) {
   const before = new Map();
   for (const child of [...parent.children]) before.set(child.dataset.key, child);
@@ -74,7 +74,7 @@ function keep(parent, items, keyOf, create, update) {
   for (const gone of before.values()) gone.remove();
 }
 
-// A row of a table: a header cell, then as many cells as there are columns.
+// Creates a table row of `cells` cells, the first one a header cell.
 function row(cells) {
   const line = make("tr");
   const head = make("th");
@@ -119,7 +119,7 @@ function some(names, most) {
   return `${names.slice(0, most).join(", ")} and ${number.format(names.length - most)} more`;
 }
 
-// The first clause, and no more than fits a line.
+// The text up to the first semicolon or line break, at most 90 characters.
 function brief(text) {
   const clause = text.split(/[;\n]/)[0];
   return clause.length <= 90 ? clause : `${clause.slice(0, 90)}…`;
@@ -160,7 +160,7 @@ function showServers(servers) {
   });
 }
 
-// What a server lacks comes before what it has; the end of its log opens below.
+// Shows the server's problem with its log lines, or else the resources that only it serves.
 function showOnly(cell, server) {
   const [title, rest] = server.trouble !== "" ? [brief(server.trouble), server.trouble] : [some(server.only, 2), server.only.join("\n")];
   if (title === rest) {
@@ -237,7 +237,7 @@ function showArrows(servers, forwards, room) {
   });
 }
 
-// How many requests a second went each way, from this snapshot and those before it.
+// Updates the request rate of each pair from this snapshot and the previous one.
 function measure(forwards, now) {
   for (const forward of forwards) {
     const key = `${forward.from}>${forward.to}`;
@@ -246,7 +246,7 @@ function measure(forwards, now) {
       flows.set(key, { requests: forward.requests, at: now, rate: 0, movedAt: -Infinity });
       continue;
     }
-    // A server that was started again counts from nothing.
+    // The counter of a restarted server starts at 0.
     const more = forward.requests >= known.requests ? forward.requests - known.requests : forward.requests;
     if (more > 0) {
       known.rate = Math.max(1, Math.round((more * 1000) / Math.max(now - known.at, 250)));
@@ -273,7 +273,7 @@ function showForwards(forwards) {
   });
 }
 
-// Of one group-version: what not every server serves, and what no server that is ready does.
+// Finds the resources of a group-version that not every server serves, and counts those that no ready server serves.
 function judge(group, servers) {
   const sets = group.served.map((served) => new Set(served));
   const differing = [];
@@ -306,7 +306,7 @@ function showMap(groups, servers) {
   });
 }
 
-// The name of a group-version; where servers differ it opens.
+// Shows the name of a group-version, with expandable details where servers differ.
 function showGroup(cell, { group, differing }) {
   if (differing.length === 0) {
     put(cell, group.name);
@@ -319,7 +319,7 @@ function showGroup(cell, { group, differing }) {
     cell.replaceChildren(details);
   }
   keep(details.lastElementChild, differing, ({ name }) => name, () => make("li"), (item, { name, by }) => {
-    put(item, `${name}: ${by.map((server) => server.name).join(", ") || "nobody"}`);
+    put(item, `${name}: ${by.map((server) => server.name).join(", ") || "no server"}`);
   });
 }
 
@@ -339,7 +339,7 @@ function showServed(cell, served, all, server) {
 
 const agrees = (version) => version.agreed !== "";
 
-// A version of the resource's own group without the group's name, which is in the resource's.
+// Drops the group from a version, because the resource name includes it.
 function short(version, resource) {
   const group = resource.slice(0, resource.lastIndexOf("."));
   return version.startsWith(`${group}/`) ? version.slice(group.length + 1) : version;
@@ -348,7 +348,7 @@ function short(version, resource) {
 function showVersions(versions, servers) {
   const agreed = versions.filter(agrees).length;
   put($("agreement"), versions.length === 0
-    ? "No server has said in which versions it stores."
+    ? "No storage versions are known yet."
     : agreed === versions.length
       ? `All ${count(versions.length, "resource is", "resources are")} stored in one version by all servers.`
       : `${agreed} of ${count(versions.length, "resource", "resources")} agreed; servers disagree on ${versions.length - agreed}.`);
@@ -378,7 +378,7 @@ const PROBE = [
   ["unavailable", "503s", false],
   ["writes", "Writes", false],
   ["events", "Watch events", false],
-  ["relists", "Lists begun anew", false],
+  ["relists", "Relists", false],
   ["longestGapMillis", "Longest gap, ms", false],
 ];
 
@@ -386,7 +386,7 @@ function showRollout(rollout, servers) {
   $("rollout").hidden = !rollout;
   if (!rollout) return;
   const { steps, done, doing, outcome, from, to, probe } = rollout;
-  put($("rollout-doing"), outcome !== "" ? `Over: ${outcome}` : `${done} of ${steps} done: ${doing}`);
+  put($("rollout-doing"), outcome !== "" ? `Finished: ${outcome}` : `${done} of ${steps} done: ${doing}`);
   $("rollout-progress").max = Math.max(steps, 1);
   $("rollout-progress").value = steps === 0 ? 1 : done;
   const lines = to.map((release, at) => ({ name: servers[at]?.name ?? String(at + 1), from: from[at], to: release, now: servers[at]?.release }));
@@ -408,18 +408,18 @@ function showRollout(rollout, servers) {
 
 // ---- the log -----------------------------------------------------------------------------------------------------------------
 
-// What is news in `next`, as sentences.
+// Describes the changes between two snapshots, one line each.
 function news(before, next) {
   const lines = [];
   for (const server of next.servers) {
     const known = before.servers.find((other) => other.name === server.name);
-    if (!known) lines.push(`Server ${server.name} (${server.release}) is there`);
+    if (!known) lines.push(`Server ${server.name} (${server.release}) added`);
     else if (known.release !== server.release) lines.push(`Server ${server.name} is ${server.release} now, was ${known.release}`);
     if (known && known.phase !== server.phase) {
       lines.push(`Server ${server.name}: ${phase(server)[0]}${server.trouble === "" ? "" : ` – ${brief(server.trouble)}`}`);
     }
     if (known && known.memberState !== server.memberState && server.memberState !== "") {
-      lines.push(`The others take ${server.name} for ${server.memberState}`);
+      lines.push(`Member state of ${server.name}: ${server.memberState}`);
     }
   }
   const open = (snapshot) => snapshot.storageVersions.filter((version) => !agrees(version)).length;
@@ -446,7 +446,7 @@ function record(lines) {
   while ($("log").children.length > LOG_LINES_MAX) $("log").lastElementChild.remove();
 }
 
-// ---- the line to the lab -----------------------------------------------------------------------------------------------------
+// ---- connection to the lab ---------------------------------------------------------------------------------------------------
 
 function show(snapshot) {
   measure(snapshot.forwards, performance.now());
@@ -477,7 +477,7 @@ function hear() {
 function lose() {
   if (document.body.dataset.line === "lost") return;
   document.body.dataset.line = "lost";
-  put($("line"), "The lab does not answer. What is shown is old; the page goes on by itself when the lab is back.");
+  put($("line"), "No response from the lab. The data shown is outdated; the page reconnects by itself.");
   $("line").hidden = false;
 }
 
@@ -490,7 +490,7 @@ function listen() {
   events.addEventListener("beat", hear);
   events.addEventListener("error", () => {
     lose();
-    // A line that broke is opened again by the browser; one that was refused is not.
+    // The browser reopens a broken event stream, but not one that was refused.
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 1000);
   });
 }

@@ -1,4 +1,4 @@
-//! The page over a real socket.
+//! Tests of the page over a real socket.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use super::*;
 use crate::status::{Phase, ServerSnapshot};
 
-/// A page, and what makes its snapshots.
+/// A running page server and the sender of its snapshots.
 struct TestPage {
     port: u16,
     snapshots: watch::Sender<Arc<LabSnapshot>>,
@@ -48,7 +48,7 @@ fn snapshot(phase: Phase) -> LabSnapshot {
     LabSnapshot { servers: vec![server], ..LabSnapshot::default() }
 }
 
-/// The next event whose name is `snapshot`, from its line of data.
+/// Reads the next `data:` line as a snapshot; `None` at the end of the stream.
 async fn next_snapshot(stream: &mut BufReader<TcpStream>) -> Option<LabSnapshot> {
     let mut line = String::new();
     while stream.read_line(&mut line).await.unwrap() > 0 {

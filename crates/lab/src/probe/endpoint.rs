@@ -1,4 +1,4 @@
-//! The ways on which a probe asks: the front door, and each server.
+//! Endpoints that a probe sends requests to: the load balancer, and each server.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::lab::LabHandle;
 use crate::status::Phase;
 use crate::supervisor::ProcessTable;
 
-/// All ways into a lab, the front door first.
+/// Returns all endpoints of a lab, the load balancer first.
 pub(super) fn all_endpoints(lab: &LabHandle) -> Vec<ProbeEndpoint> {
     let servers = lab.clients.iter().enumerate();
     let direct = servers.map(|(at, client)| ProbeEndpoint {
@@ -19,7 +19,7 @@ pub(super) fn all_endpoints(lab: &LabHandle) -> Vec<ProbeEndpoint> {
     std::iter::once(ProbeEndpoint { client: lab.load_balancer.clone(), server: None }).chain(direct).collect()
 }
 
-/// A way to ask: the front door, or a server that is asked only while it is ready.
+/// The load balancer, or a server that is used only while it is ready.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeEndpoint {
     pub(super) client: AdminClient,
@@ -27,7 +27,7 @@ pub(super) struct ProbeEndpoint {
 }
 
 impl ProbeEndpoint {
-    /// Which process would answer; `None` if that server is not ready.
+    /// Process generation that would respond, 0 for the load balancer; `None` if the server is not ready.
     pub(super) fn ready_generation(&self) -> Option<u64> {
         let Some((at, board)) = &self.server else { return Some(0) };
         let board = board.borrow();
@@ -35,7 +35,7 @@ impl ProbeEndpoint {
         (standing.phase == Phase::Ready).then_some(standing.generation)
     }
 
-    /// Asks; `None` if the server was not ready all the time, so that its answer says nothing.
+    /// Sends the request; `None` if the server was not ready throughout, so that the response proves nothing.
     pub(super) async fn request_while_ready(
         &self,
         request: AdminRequest,

@@ -1,31 +1,31 @@
-//! Which acknowledged writes a watch has told of. Pure.
+//! Matches acknowledged writes with watch events. Pure.
 
 use std::collections::BTreeSet;
 
-/// The writes of one object and the events of one watch on it.
+/// Writes to one object, and events of one watch on it.
 #[derive(Clone, Debug, Default)]
 pub struct EventTracker {
     awaited: BTreeSet<u64>,
-    /// Told of before the write was acknowledged, or of writes whose acknowledgement was lost.
+    /// Events that arrived before their write was acknowledged, or whose acknowledgement was lost.
     unmatched: BTreeSet<u64>,
 }
 
 impl EventTracker {
-    /// A write was acknowledged at this revision.
+    /// Records a write that was acknowledged at this revision.
     pub fn write_acknowledged(&mut self, revision: u64) {
         if !self.unmatched.remove(&revision) {
             self.awaited.insert(revision);
         }
     }
 
-    /// The watch told of this revision.
+    /// Records an event for this revision.
     pub fn event_received(&mut self, revision: u64) {
         if !self.awaited.remove(&revision) {
             self.unmatched.insert(revision);
         }
     }
 
-    /// How many acknowledged writes the watch has not told of yet.
+    /// Number of acknowledged writes without an event so far.
     pub fn missing_events(&self) -> u64 {
         self.awaited.len() as u64
     }
@@ -46,6 +46,6 @@ mod tests {
         ledger.event_received(5);
         assert_eq!(ledger.missing_events(), 0);
         ledger.event_received(7);
-        assert_eq!(ledger.missing_events(), 0, "a write whose acknowledgement was lost is nobody's loss");
+        assert_eq!(ledger.missing_events(), 0, "an event without an acknowledged write is not a loss");
     }
 }

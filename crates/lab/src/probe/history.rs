@@ -1,4 +1,4 @@
-//! Which server of the cluster served what, and when; and so whether a 404 was right. Pure.
+//! Which server served which resources when, and hence whether a 404 was right. Pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use tokio::time::Instant;
 /// Group-version and resource, such as `("apps/v1", "deployments")`.
 pub type ProbedResource = (String, String);
 
-/// What a member served is answered with 503 for this long after it left; a little less than the servers' linger, since our
-/// clock does not stand beside theirs.
+/// How long the servers respond 503 for the resources of a member that left; slightly less than their own linger time,
+/// because the probe's clock starts at another moment.
 const LINGER: Duration = Duration::from_secs(50);
 
-/// One start of a server.
+/// One start of a server, with the resources it served.
 #[derive(Clone, Debug)]
 struct ServerRun {
     server: usize,
     served: BTreeSet<ProbedResource>,
     ready_at: Instant,
-    /// Told to stop.
+    /// When it was told to stop.
     stopping_at: Option<Instant>,
-    /// Started again: what it served before counts no longer.
+    /// When the server was started again; `served` of this run no longer applies from then on.
     restarted_at: Option<Instant>,
 }
 
@@ -31,17 +31,17 @@ pub struct ServingHistory {
 }
 
 impl ServingHistory {
-    /// A server is ready, and serves this.
+    /// Records that a server is ready and serves these resources.
     pub fn server_ready(&mut self, server: usize, served: BTreeSet<ProbedResource>, now: Instant) {
         self.runs.push(ServerRun { server, served, ready_at: now, stopping_at: None, restarted_at: None });
     }
 
-    /// A server is about to be told to stop.
+    /// Records that a server is about to be stopped.
     pub fn server_stopping(&mut self, server: usize, now: Instant) {
         self.update_last_run(server, |life| life.stopping_at = Some(now));
     }
 
-    /// A server is about to be started again.
+    /// Records that a server is about to be started again.
     pub fn server_starting(&mut self, server: usize, now: Instant) {
         self.update_last_run(server, |life| life.restarted_at = Some(now));
     }
@@ -52,17 +52,18 @@ impl ServingHistory {
         }
     }
 
-    /// Whether the cluster had this during all of that time: then "not found" is wrong, and so is a document without it.
+    /// True if the cluster served the resource during the whole interval: a 404 or a discovery document without it is
+    /// then wrong.
     pub fn served_throughout(&self, name: &ProbedResource, from: Instant, to: Instant) -> bool {
         self.runs.iter().any(|life| life.covers(from, to) && life.served.contains(name))
     }
 
-    /// Everything that the cluster had during all of that time.
+    /// All resources that the cluster served during the whole interval.
     pub fn all_served_throughout(&self, from: Instant, to: Instant) -> BTreeSet<&ProbedResource> {
         self.runs.iter().filter(|life| life.covers(from, to)).flat_map(|life| &life.served).collect()
     }
 
-    /// What some server that runs now has and another has not.
+    /// Resources that some running servers serve and others do not.
     pub fn skewed_resources(&self) -> Vec<ProbedResource> {
         let running: Vec<&ServerRun> =
             self.runs.iter().filter(|life| life.stopping_at.is_none() && life.restarted_at.is_none()).collect();
@@ -72,6 +73,7 @@ impl ServingHistory {
 }
 
 impl ServerRun {
+    /// True if a 404 during the interval would be wrong for a resource of this run.
     fn covers(&self, from: Instant, to: Instant) -> bool {
         self.ready_at <= from
             && self.restarted_at.is_none_or(|replaced| to < replaced)
@@ -79,25 +81,25 @@ impl ServerRun {
     }
 }
 
-/// What an answer is worth.
+/// Classification of one response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
-    /// As it should be.
+    /// Success, or a 404 for a resource that the cluster does not serve.
     Good,
-    /// 503: allowed while nobody who can is there.
+    /// 503 or 429: allowed while no server can serve the resource.
     Unavailable,
-    /// 404 for what the cluster has.
+    /// 404 for a resource that the cluster serves.
     WrongNotFound,
-    /// Anything else.
+    /// Any other status, or no response.
     Failed,
 }
 
-/// Judges a code; `None` if there was no answer.
+/// Classifies a status code; `None` if there was no response.
 pub fn classify_response(code: Option<u16>, was_served: bool) -> ProbeOutcome {
     match (code, was_served) {
         (Some(200..=299), _) | (Some(404), false) => ProbeOutcome::Good,
         (Some(404), true) => ProbeOutcome::WrongNotFound,
-        // Too many requests is a server's way of saying "not now", too.
+        // 429 is a temporary refusal like 503.
         (Some(503 | 429), _) => ProbeOutcome::Unavailable,
         (Some(_) | None, _) => ProbeOutcome::Failed,
     }

@@ -1,4 +1,4 @@
-//! Asks for lists and for discovery, one way or the other.
+//! Reads lists, objects and discovery from one endpoint.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,17 +13,18 @@ use super::history::{ProbeOutcome, ProbedResource, classify_response};
 use super::watched_object::ProbeObject;
 use crate::client::AdminRequest;
 
-/// How often one way is asked: often enough to meet the moments between, seldom enough for a laptop.
+/// Short enough to hit the transitions of a rollout, long enough not to load a laptop.
 const READ_INTERVAL: Duration = Duration::from_millis(25);
 const DISCOVERY_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a server's document may take to be in everybody's: a watch event and a merge.
+/// Limit for a server's resources to appear in the merged documents of all servers.
 const MERGE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The merged document.
+/// Media type of the merged (aggregated) discovery document.
 const MERGED_DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// Asked for beside what differs, because every server has them.
+/// Resources that every server serves, read besides the skewed ones.
 const COMMON_RESOURCES: [(&str, &str); 2] = [("v1", "configmaps"), ("apps/v1", "deployments")];
 
-/// Asks for one after another of the objects that the probe writes, and of the lists that differ between the servers.
+/// Reads one target per interval in turn: the probe objects, the resources that differ between servers, and common
+/// ones.
 pub(super) async fn read_repeatedly(
     endpoint: ProbeEndpoint,
     objects: Arc<[ProbeObject]>,
@@ -55,13 +56,12 @@ pub(super) async fn read_repeatedly(
             ProbeOutcome::Good | ProbeOutcome::Unavailable => {}
             ProbeOutcome::WrongNotFound | ProbeOutcome::Failed => {
                 let error = answer.err().map(|error| error.to_string()).unwrap_or_default();
-                tracing::warn!(path = target.path(), ?code, error, ?verdict, "the probe noticed");
+                tracing::warn!(path = target.path(), ?code, error, ?verdict, "probe got an unexpected response");
             }
         }
     }
 }
 
-/// What is asked for.
 enum ProbeReadTarget<'a> {
     Object(&'a ProbeObject),
     List(ProbedResource),
@@ -76,7 +76,7 @@ impl ProbeReadTarget<'_> {
     }
 }
 
-/// Reads the merged document again and again, and looks for what is missing in it.
+/// Fetches the merged discovery document repeatedly, with its ETag, and counts documents that lack a served resource.
 pub(super) async fn check_discovery_repeatedly(
     endpoint: ProbeEndpoint,
     state: Arc<ProbeState>,
@@ -102,12 +102,13 @@ pub(super) async fn check_discovery_repeatedly(
             counts.shrunk_discovery += u64::from(!missing.is_empty());
         });
         if !missing.is_empty() {
-            tracing::warn!(?missing, "the probe misses this in discovery");
+            tracing::warn!(?missing, "resources missing in discovery");
         }
     }
 }
 
-/// What the cluster had for a while, and the document lacks. The core group is not in `/apis`.
+/// Resources that the cluster served since `MERGE_TIMEOUT` before `from` and the document lacks. Skips the core
+/// group, which `/apis` does not list.
 fn missing_resources(
     history: &super::ServingHistory,
     names: &BTreeSet<ProbedResource>,
@@ -118,7 +119,7 @@ fn missing_resources(
     had.into_iter().filter(|name| name.0.contains('/') && !names.contains(*name)).cloned().collect()
 }
 
-/// The resources of a document that can be listed.
+/// Resources of a discovery document with the verb `list`.
 pub(super) fn listable_resources(groups: &discovery::GroupDiscoveryList) -> impl Iterator<Item = ProbedResource> {
     let versions = groups.items().iter().flat_map(|group| group.versions.iter().map(move |version| (group, version)));
     versions.flat_map(|(group, version)| {

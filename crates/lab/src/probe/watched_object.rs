@@ -1,4 +1,4 @@
-//! Writes an object again and again through the front door, and watches it there and at every server.
+//! Writes an object repeatedly through the load balancer, and watches it there and at every server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,27 +15,26 @@ use super::endpoint::ProbeEndpoint;
 use super::history::{ProbedResource, classify_response};
 use crate::client::{AdminClient, AdminRequest, AdminResponse};
 
-/// How often each object is written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(50);
-/// The pause before a watch that ended is opened again.
+/// Delay before a watch that ended is opened again.
 const REOPEN_DELAY: Duration = Duration::from_millis(20);
-/// A watch over which nothing came for so long is opened again: its server may hang.
+/// A watch without data for this long is reopened, as its server may hang.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Events are small; a line beyond this is none of ours.
+/// Limit for one line of a watch; probe events are far smaller.
 const LINE_MAX_BYTES: usize = 1 << 20;
 
-/// An object that is written and watched.
+/// An object that the probe writes and watches.
 #[derive(Clone, Debug)]
 pub(super) struct ProbeObject {
     resource: ProbedResource,
     collection: &'static str,
     name: String,
     object: Value,
-    /// Makes every write a change.
+    /// Returns a merge patch that differs for each number, so that every write is a change.
     patch: fn(u64) -> Value,
 }
 
-/// One that every server has, and one that only newer ones have, if the cluster has it.
+/// Returns a ConfigMap, which every release serves, and a VolumeAttributesClass v1 if the cluster serves it.
 pub(super) fn create_probe_objects(shared: &ProbeState) -> Vec<ProbeObject> {
     let name = format!("unskew-probe-{:08x}", fastrand::u32(..));
     let mut subjects = vec![ProbeObject {
@@ -66,7 +65,7 @@ impl ProbeObject {
         format!("{}/{}", self.collection, self.name)
     }
 
-    /// Whether the cluster had its kind during all of that time; the object itself is there until the probe ends.
+    /// True if the cluster served the resource since `from`. The object itself exists until the probe ends.
     pub(super) fn was_served_since(&self, shared: &ProbeState, from: Instant) -> bool {
         shared.with_history(|history| history.served_throughout(&self.resource, from, Instant::now()))
     }
@@ -87,7 +86,8 @@ impl ProbeObject {
     }
 }
 
-/// Creates the object, and starts to write and to watch it. The writer ends with `writing`. The first way is the front door.
+/// Creates the object, then starts its writer and one watch per endpoint. `stop_writing` ends the writer;
+/// `endpoints[0]` is the load balancer.
 pub(super) async fn start_writer_and_watches(
     endpoints: &[ProbeEndpoint],
     object: &ProbeObject,
@@ -113,6 +113,7 @@ pub(super) async fn start_writer_and_watches(
     Ok(())
 }
 
+/// Patches the object until stopped, and records every acknowledged write in all trackers.
 async fn write_repeatedly(
     load_balancer: AdminClient,
     object: ProbeObject,
@@ -138,13 +139,13 @@ async fn write_repeatedly(
                         .for_each(|at| state.with_event_tracker(*at, |ledger| ledger.write_acknowledged(revision)));
                 }
             }
-            Ok(answer) => tracing::debug!(code = answer.status.as_u16(), path = object.path(), "a write was refused"),
-            Err(error) => tracing::warn!(%error, path = object.path(), "a write got no answer"),
+            Ok(answer) => tracing::debug!(code = answer.status.as_u16(), path = object.path(), "probe write refused"),
+            Err(error) => tracing::warn!(%error, path = object.path(), "probe write got no response"),
         }
     }
 }
 
-/// Follows the object from a revision on, over whatever connections that takes.
+/// Watches the object from `revision` on, reopening the watch when it ends and relisting when it is expired (410).
 async fn watch(way: ProbeEndpoint, subject: ProbeObject, at: usize, mut revision: u64, shared: Arc<ProbeState>) {
     loop {
         if way.ready_generation().is_some()
@@ -165,6 +166,7 @@ enum ProbeWatchEnd {
     Expired,
 }
 
+/// Reads one watch until it ends, is silent too long or is expired (410); `revision` follows the events.
 async fn read_watch(
     client: &AdminClient,
     object: &ProbeObject,
@@ -206,6 +208,7 @@ async fn read_watch(
     ProbeWatchEnd::Ended
 }
 
+/// Reads the object by a list, counts it as an event, and returns the revision to watch from.
 async fn relist_object(client: &AdminClient, object: &ProbeObject, tracker: usize, state: &ProbeState) -> Option<u64> {
     let answer = client.request(object.list_request()).await.ok().filter(|answer| answer.status.is_success())?;
     let list = answer.json();

@@ -1,4 +1,4 @@
-//! Asks the servers, and keeps the snapshot.
+//! Polls the servers and publishes the snapshot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use super::{LabInfo, LabSnapshot, Phase, RolloutStatus, StorageVersionSummary};
 use crate::client::{AdminClient, AdminRequest};
 use crate::supervisor::ProcessTable;
 
-/// How often the servers are asked if nothing happens: the page shows what requests were forwarded.
+/// Poll interval while nothing changes; the page shows forward counts live.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How often what a server serves is asked again, though only a restart or a new custom resource changes it.
+/// Interval for fetching a server's resources again; only a restart or a CustomResourceDefinition changes them.
 const DOCUMENT_INTERVAL: Duration = Duration::from_secs(10);
-/// The local document of a server.
+/// Media type of a server's own (unmerged) discovery document.
 pub const LOCAL_DISCOVERY_ACCEPT: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
-/// Who writes what in which form.
+/// Collection of the StorageVersion objects.
 pub const STORAGE_VERSIONS_PATH: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
 
-/// Keeps the snapshot.
+/// Polls the servers and publishes snapshots.
 #[derive(Debug)]
 pub struct StatusCollector {
-    /// What does not change.
+    /// The constant part of the snapshot.
     pub info: LabInfo,
-    /// How the servers stand.
+    /// Process state of the servers.
     pub process_table: watch::Receiver<Arc<ProcessTable>>,
-    /// One client for each of them.
+    /// One client per server, in the same order.
     pub clients: Vec<AdminClient>,
-    /// The rollout, if there is one.
+    /// Status of the rollout, if any.
     pub rollout: watch::Receiver<Option<RolloutStatus>>,
-    /// Where the snapshot goes.
+    /// Where snapshots are published.
     pub snapshots: watch::Sender<Arc<LabSnapshot>>,
 }
 
 impl StatusCollector {
-    /// Publishes at once whatever the lab itself knows, and once a second what its servers say.
+    /// Publishes a snapshot at once after each change in the lab, and after polling the ready servers each second.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut reports = vec![ServerReport::default(); self.clients.len()];
         let mut versions = Vec::new();
@@ -73,6 +73,7 @@ impl StatusCollector {
         }
     }
 
+    /// Publishes a snapshot if it differs from the last one.
     fn publish_snapshot(&self, reports: &[ServerReport], versions: &[StorageVersionSummary]) {
         let board = self.process_table.borrow().clone();
         let rollout = self.rollout.borrow().clone();
@@ -87,6 +88,7 @@ impl StatusCollector {
     }
 }
 
+/// Fetches peers, forward counts and, if unknown or due, resources; keeps `previous` where a request fails.
 async fn poll_server(client: &AdminClient, previous: &ServerReport, generation: u64, refresh: bool) -> ServerReport {
     let mut report = previous.clone();
     if let Ok(answer) = client.request(AdminRequest::get("/debug/peers")).await
@@ -106,7 +108,7 @@ async fn poll_server(client: &AdminClient, previous: &ServerReport, generation: 
     report
 }
 
-/// What a server serves itself; `None` if it did not say.
+/// Fetches the server's own discovery documents; `None` if one cannot be read.
 pub async fn fetch_local_resources(client: &AdminClient) -> Option<ResourcesByGroupVersion> {
     let mut resources = ResourcesByGroupVersion::new();
     for path in ["/api", "/apis"] {
@@ -117,7 +119,7 @@ pub async fn fetch_local_resources(client: &AdminClient) -> Option<ResourcesByGr
     Some(resources)
 }
 
-/// Agreement on encoding versions; `None` if the server did not say.
+/// Fetches the encoding versions of all resources; `None` if the request fails.
 pub async fn fetch_storage_versions(client: &AdminClient) -> Option<Vec<StorageVersionSummary>> {
     let answer = client.request(AdminRequest::get(STORAGE_VERSIONS_PATH)).await.ok()?;
     answer.status.is_success().then(|| compose::parse_storage_versions(&answer.json()))

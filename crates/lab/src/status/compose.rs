@@ -1,4 +1,4 @@
-//! From what was asked of the servers to a snapshot. Pure.
+//! Composes a snapshot from the responses of the servers. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,45 +14,45 @@ use crate::supervisor::{ProcessTable, ServerProcess};
 /// Group-version → resources and subresources, such as `pods` and `pods/status`.
 pub type ResourcesByGroupVersion = BTreeMap<String, BTreeSet<String>>;
 
-/// What was learned from one server, by the last answers it gave.
+/// Last responses of one server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerReport {
-    /// Which start of it answered.
+    /// Process generation that responded.
     pub generation: u64,
-    /// What it says of itself and of the others.
+    /// Contents of its `/debug/peers`.
     pub peers: Option<PeersPage>,
-    /// How many requests it has forwarded, by identity.
+    /// Requests it has forwarded, by identity of the peer.
     pub forwards: BTreeMap<String, u64>,
-    /// What it serves itself.
+    /// Resources it serves itself.
     pub resources: Option<ResourcesByGroupVersion>,
 }
 
-/// The part of `/debug/peers` that is shown.
+/// The part of `/debug/peers` that the lab uses.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PeersPage {
-    /// Its identity.
+    /// Identity of the server itself.
     pub server: String,
-    /// Whether it takes part: `enabled` or `disabled`.
+    /// `enabled` or `disabled`.
     #[serde(default)]
     pub peering: String,
-    /// The others.
+    /// Its peers.
     #[serde(default)]
     pub members: Vec<PeersPageMember>,
 }
 
-/// One of the others.
+/// One peer on the page.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PeersPageMember {
-    /// Its identity.
+    /// Identity of the peer.
     pub server: String,
-    /// Its state.
+    /// State, such as `live` or `suspect`.
     pub state: String,
-    /// For how long.
+    /// Seconds since the state changed.
     pub state_seconds: u64,
 }
 
-/// A snapshot of what is known now. `learned` is in the order of the board.
+/// Composes a snapshot. `reports` has the order of `process_table.servers`.
 pub fn compose_snapshot(
     info: &LabInfo,
     process_table: &ProcessTable,
@@ -84,7 +84,7 @@ pub fn compose_snapshot(
     }
 }
 
-/// With the names of the lab's servers, in their order.
+/// Replaces identities by the names of the lab's servers and sorts by them.
 fn with_server_names(version: &StorageVersionSummary, name_of: &dyn Fn(&str) -> String) -> StorageVersionSummary {
     let mut writes: Vec<_> =
         version.encoding_versions.iter().map(|(id, writes)| (name_of(id), writes.clone())).collect();
@@ -92,6 +92,7 @@ fn with_server_names(version: &StorageVersionSummary, name_of: &dyn Fn(&str) -> 
     StorageVersionSummary { encoding_versions: writes, ..version.clone() }
 }
 
+/// Combines the process state of a server with its own report and the member state that a peer reports for it.
 fn server_snapshot(
     process: &ServerProcess,
     index: usize,
@@ -139,12 +140,12 @@ fn served_group_versions(reports: &[ServerReport]) -> Vec<ServedGroupVersion> {
         ServedGroupVersion { served_by_server: reports.iter().map(serves).collect(), resources, name }
     };
     let mut rows: Vec<ServedGroupVersion> = all.into_iter().map(row).collect();
-    // A core version has no group before it.
+    // Core group-versions have no `/`: sort them first.
     rows.sort_by_key(|row| row.name.contains('/'));
     rows
 }
 
-/// What server `at` serves and no other that is ready.
+/// Resources that `server` serves and no other ready server does.
 pub fn only_served_by(groups: &[ServedGroupVersion], phases: &[Phase], server: usize) -> Vec<String> {
     let mut found = Vec::new();
     for group in groups {
@@ -160,12 +161,12 @@ pub fn only_served_by(groups: &[ServedGroupVersion], phases: &[Phase], server: u
     found
 }
 
-/// What is answered with 503 once this server is stopped; `None` if there is none of this name.
+/// Resources that become unavailable (503) if the server stops, by its name or identity; `None` for an unknown server.
 pub fn unavailable_if_stopped(snapshot: &LabSnapshot, name: &str) -> Option<Vec<String>> {
     let at = snapshot.servers.iter().position(|server| server.name == name || server.identity == name)?;
     let phases: Vec<Phase> = snapshot.servers.iter().map(|server| server.phase).collect();
     if snapshot.groups.is_empty() {
-        // Of a cluster that is no lab, the server that was asked has said it.
+        // A cluster that is not a lab: use what the queried server reported.
         return Some(snapshot.servers[at].exclusive_resources.clone());
     }
     if phases[at] != Phase::Ready {
@@ -188,7 +189,7 @@ fn forwarded_requests(
         .collect()
 }
 
-/// Requests by the identity of who answered them, from the page of metrics.
+/// Parses a metrics page: forwarded requests by identity of the peer.
 pub fn parse_forward_counts(metrics: &str) -> BTreeMap<String, u64> {
     const BEGINNING: &str = "unskew_peer_forward_duration_seconds_count{peer=\"";
     let line = |line: &str| {
@@ -199,7 +200,7 @@ pub fn parse_forward_counts(metrics: &str) -> BTreeMap<String, u64> {
     metrics.lines().filter_map(line).collect()
 }
 
-/// The list of StorageVersions, by identity of the servers.
+/// Parses a StorageVersionList; servers appear by identity.
 pub fn parse_storage_versions(list: &serde_json::Value) -> Vec<StorageVersionSummary> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let entry = |entry: &serde_json::Value| (text(&entry["apiServerID"]), text(&entry["encodingVersion"]));
@@ -211,7 +212,7 @@ pub fn parse_storage_versions(list: &serde_json::Value) -> Vec<StorageVersionSum
     list["items"].as_array().into_iter().flatten().map(item).collect()
 }
 
-/// What a discovery document lists.
+/// Adds the resources and subresources that a discovery document lists.
 pub fn collect_resources(groups: &discovery::GroupDiscoveryList, resources: &mut ResourcesByGroupVersion) {
     for (group, version) in groups.items().iter().flat_map(|group| group.versions.iter().map(move |v| (group, v))) {
         let name = match &*group.name {

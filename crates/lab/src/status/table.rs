@@ -1,13 +1,13 @@
-//! A snapshot as text for a terminal. Pure.
+//! Renders a snapshot as text for a terminal. Pure.
 
 use std::fmt::Write as _;
 
 use super::{LabSnapshot, RolloutStatus};
 
-/// So many names are spelled out; the rest is counted.
+/// Longer lists are cut off and end with the number of omitted entries.
 const NAMES_MAX: usize = 8;
 
-/// The whole snapshot.
+/// Renders the whole snapshot, as `unskew status` prints it.
 pub fn render_snapshot(snapshot: &LabSnapshot) -> String {
     let mut text = String::new();
     let lab = &snapshot.lab;
@@ -30,8 +30,8 @@ pub fn render_snapshot(snapshot: &LabSnapshot) -> String {
     text
 }
 
-/// What `unskew up` prints when the lab is ready: where it is, what each server alone serves, and what to try. `program` is how
-/// this program is called, `flags` are those that name the lab.
+/// Renders what `unskew up` prints once the lab is ready. `program` is the command by which this binary was called,
+/// `flags` select the lab.
 pub fn render_summary(snapshot: &LabSnapshot, program: &str, flags: &str) -> String {
     let lab = &snapshot.lab;
     let mut text = format!("A control plane of {} servers is ready at {}\n\n", snapshot.servers.len(), lab.address);
@@ -57,18 +57,20 @@ pub fn render_summary(snapshot: &LabSnapshot, program: &str, flags: &str) -> Str
         format!("export KUBECONFIG=$({program} kubeconfig{flags})"),
         "kubectl get namespaces".to_owned(),
         format!(
-            "kubectl --kubeconfig $({program} kubeconfig --server {oldest}{flags}) api-resources   # the oldest server knows all"
+            "kubectl --kubeconfig $({program} kubeconfig --server {oldest}{flags}) api-resources   # the oldest server lists all"
         ),
-        format!("{program} rollout --to 1.37{flags}   # while a probe watches"),
+        format!("{program} rollout --to 1.37{flags}   # with a probe counting errors"),
     ];
     let _ = write!(text, "\nTry, in another terminal:\n  {}", commands.join("\n  "));
     text
 }
 
-/// What would be lost with a server.
+/// Renders the resources that become unavailable without a server.
 pub fn render_if_stopped(server: &str, lost: &[String]) -> String {
     match lost.len() {
-        0 => format!("If {server} is stopped now nothing becomes unavailable: others serve all that it serves."),
+        0 => format!(
+            "If {server} is stopped now nothing becomes unavailable: other ready servers serve all its resources."
+        ),
         number => format!(
             "If {server} is stopped now {number} become unavailable (503), because no other ready server serves them:\n  {}",
             lost.join("\n  ")
@@ -76,7 +78,7 @@ pub fn render_if_stopped(server: &str, lost: &[String]) -> String {
     }
 }
 
-/// One line on a rollout.
+/// Renders one line of rollout progress.
 pub fn render_progress(rollout: &RolloutStatus) -> String {
     let bar =
         format!("{}{}", "#".repeat(rollout.steps_done), "-".repeat(rollout.steps.saturating_sub(rollout.steps_done)));
@@ -94,7 +96,7 @@ pub fn render_progress(rollout: &RolloutStatus) -> String {
     )
 }
 
-/// Names, as many as fit, and how many more there are.
+/// Joins names with commas, up to `NAMES_MAX`.
 pub fn join_names(all: &[String]) -> String {
     match all.len().checked_sub(NAMES_MAX) {
         None | Some(0) => all.join(", "),
@@ -102,7 +104,7 @@ pub fn join_names(all: &[String]) -> String {
     }
 }
 
-/// A duration as kubectl shows ages.
+/// Formats a duration as kubectl formats ages.
 pub fn format_age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
@@ -158,7 +160,7 @@ fn render_agreement(snapshot: &LabSnapshot) -> String {
         .iter()
         .filter(|version| version.common_encoding_version.is_empty())
         .map(|version| {
-            // The name has the group already.
+            // `version.name` already includes the group.
             let short = |writes: &str| writes.rsplit('/').next().unwrap_or_default().to_owned();
             let writes =
                 version.encoding_versions.iter().map(|(server, writes)| format!("{server} writes {}", short(writes)));
@@ -173,7 +175,7 @@ fn render_agreement(snapshot: &LabSnapshot) -> String {
     }
 }
 
-/// Lines, as many as fit, and how many more there are.
+/// Joins lines, up to `NAMES_MAX`.
 fn join_lines(all: &[String]) -> String {
     match all.len().checked_sub(NAMES_MAX) {
         None | Some(0) => all.join("\n  "),

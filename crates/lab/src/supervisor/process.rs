@@ -1,4 +1,4 @@
-//! One process of a lab.
+//! One child process of a lab.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -6,36 +6,36 @@ use std::path::Path;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::process::{Child, Command};
 
-/// How much of a log is shown when a process ends.
+/// How much of a log is shown when a process exits.
 const TAIL_BYTES: usize = 600;
 
-/// A process that runs, or has ended and was not noticed yet.
+/// A child process that has not been reaped yet.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    /// Stands for this process and never for a later one with the same number.
+    /// Refers to this process only, even if its pid is reused.
     pidfd: OwnedFd,
 }
 
 impl Process {
-    /// Starts it; must be called on the main thread (see [`crate::parent_death`]).
+    /// Starts the process. Call on the main thread (see [`crate::parent_death`]).
     pub(crate) fn start(mut command: Command) -> std::io::Result<(Self, Child)> {
         let child = command.spawn()?;
-        let pid = child.id().ok_or_else(|| std::io::Error::other("it ended at once"))?;
+        let pid = child.id().ok_or_else(|| std::io::Error::other("the process exited at once"))?;
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let handle = pidfd_open(raw.expect("a child has a positive number"), PidfdFlags::empty())?;
+        let handle = pidfd_open(raw.expect("a pid is positive"), PidfdFlags::empty())?;
         Ok((Self { pid, pidfd: handle }, child))
     }
 
-    /// Sends a signal. One to a process that has ended is no error: its end will be noticed.
+    /// Sends a signal. A process that has already exited is not an error: the waiting task reports the exit.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Err(error) = pidfd_send_signal(&self.pidfd, signal) {
-            tracing::debug!(pid = self.pid, %error, "a signal did not arrive");
+            tracing::debug!(pid = self.pid, %error, "failed to send signal");
         }
     }
 }
 
-/// Waits for the end, and says how it was.
+/// Waits for the exit and describes it.
 pub(crate) async fn wait_for_exit(mut child: Child) -> String {
     match child.wait().await {
         Ok(status) => status.to_string(),
@@ -43,7 +43,7 @@ pub(crate) async fn wait_for_exit(mut child: Child) -> String {
     }
 }
 
-/// The last lines of a log.
+/// Returns the last whole lines of a log, at most `TAIL_BYTES`.
 pub(crate) fn log_tail(log: &Path) -> String {
     let bytes = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]).into_owned();

@@ -1,50 +1,50 @@
-//! What the processes of a lab are doing, and what may be asked of them. Pure.
+//! State of the server processes, and which actions it permits. Pure.
 
 use tokio::time::Instant;
 
 use crate::data_dir::state::{LabState, ServerSpec};
 use crate::status::Phase;
 
-/// All servers of a lab, at one instant.
+/// All servers of a lab at one instant.
 #[derive(Clone, Debug)]
 pub struct ProcessTable {
-    /// In the order of their names.
+    /// Servers in order of their names.
     pub servers: Vec<ServerProcess>,
-    /// The releases before the last rollout.
+    /// Releases before the last rollout.
     pub previous_releases: Option<Vec<String>>,
 }
 
-/// How one server stands.
+/// State of one server process.
 #[derive(Clone, Debug)]
 pub struct ServerProcess {
-    /// Its name, release and port.
+    /// Name, release and port.
     pub server: ServerSpec,
-    /// Which start of it this is; 0 before the first.
+    /// Number of starts so far; 0 before the first.
     pub generation: u64,
-    /// What its process does.
+    /// Lifecycle phase.
     pub phase: Phase,
-    /// Since when.
+    /// When `phase` changed last.
     pub phase_since: Instant,
-    /// Its process.
+    /// Pid, if the process runs.
     pub pid: Option<u32>,
-    /// Why it is not well; empty if it is.
+    /// Reason why the server failed or is not ready; empty if there is none.
     pub problem: String,
 }
 
-/// What can be asked of a server.
+/// An action on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAction {
-    /// Start it.
+    /// Start it with its current release.
     Start,
-    /// Start it as another release.
+    /// Start it with another release, such as `1.36`.
     StartAs(String),
-    /// Tell it to stop, and wait.
+    /// Send SIGTERM and wait for the exit.
     Stop,
-    /// End it without a warning.
+    /// Send SIGKILL.
     Kill,
-    /// Let it exist and do nothing.
+    /// Suspend it with SIGSTOP.
     Pause,
-    /// Let it go on.
+    /// Continue it with SIGCONT.
     Resume,
 }
 
@@ -60,42 +60,42 @@ impl ServerAction {
     }
 }
 
-/// Why something was not done.
+/// Why an action was not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ActionError {
-    /// Nobody is called so.
+    /// No server has this name.
     #[error("there is no server {name}: there are {known}")]
     UnknownServer {
-        /// As it was asked for.
+        /// The requested name.
         name: String,
-        /// Who there is.
+        /// Names of all servers.
         known: String,
     },
-    /// It does not go with what the server is doing.
-    #[error("server {name} is {phase}: it cannot {verb} now")]
+    /// The current phase does not permit the action.
+    #[error("server {name} is {phase}: cannot {verb} it now")]
     WrongPhase {
-        /// Which server.
+        /// Name of the server.
         name: String,
-        /// What it does.
+        /// Its current phase.
         phase: &'static str,
-        /// What was asked.
+        /// The action.
         verb: &'static str,
     },
-    /// It was tried.
+    /// The action failed.
     #[error("server {name}: {reason}")]
     Failed {
-        /// Which server.
+        /// Name of the server.
         name: String,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
-    /// The lab stops.
+    /// The lab is shutting down.
     #[error("the lab is stopping")]
     Stopping,
 }
 
 impl ProcessTable {
-    /// Before anything was started.
+    /// Creates the table with all servers stopped.
     pub fn new(state: &LabState, now: Instant) -> Self {
         let standing = |server: &ServerSpec| ServerProcess {
             server: server.clone(),
@@ -111,7 +111,7 @@ impl ProcessTable {
         }
     }
 
-    /// Where the server of this name is.
+    /// Index of the server in `servers`.
     pub fn index_of(&self, name: &str) -> Result<usize, ActionError> {
         self.servers.iter().position(|standing| standing.server.name == name).ok_or_else(|| {
             let known: Vec<_> = self.servers.iter().map(|standing| &*standing.server.name).collect();
@@ -119,7 +119,7 @@ impl ProcessTable {
         })
     }
 
-    /// Whether all that run are ready, and at least one does.
+    /// True if at least one server runs and all running servers are ready.
     pub fn is_ready(&self) -> bool {
         let mut running = self.servers.iter().filter(|standing| standing.phase != Phase::Stopped).peekable();
         running.peek().is_some() && running.all(|standing| standing.phase == Phase::Ready)
@@ -127,7 +127,7 @@ impl ProcessTable {
 }
 
 impl ServerProcess {
-    /// Whether this may be asked of it now.
+    /// Checks that the current phase permits the action.
     pub fn check_permitted(&self, action: &ServerAction) -> Result<(), ActionError> {
         let is_fine = match action {
             ServerAction::Start | ServerAction::StartAs(_) => !self.phase.is_running(),
@@ -145,7 +145,7 @@ impl ServerProcess {
         Err(ActionError::WrongPhase { name, phase: self.phase.as_str(), verb: action.verb() })
     }
 
-    /// Its health was looked at.
+    /// Applies the result of a readiness poll.
     pub fn apply_readiness(&mut self, health: Readiness, now: Instant) {
         let next = match (self.phase, &health) {
             (Phase::Starting | Phase::NotReady, Readiness::Ready) => Phase::Ready,
@@ -160,7 +160,7 @@ impl ServerProcess {
         self.set_phase(next, now);
     }
 
-    /// Its process is gone.
+    /// Applies the exit of the process: a failure unless it was told to stop.
     pub fn apply_exit(&mut self, exit_status: &str, now: Instant) {
         let was_requested = matches!(self.phase, Phase::Stopping | Phase::Stopped);
         if !was_requested {
@@ -170,7 +170,7 @@ impl ServerProcess {
         self.set_phase(if was_requested { Phase::Stopped } else { Phase::Failed }, now);
     }
 
-    /// Changes phase.
+    /// Sets the phase, and its time if it changed.
     pub fn set_phase(&mut self, phase: Phase, now: Instant) {
         if self.phase != phase {
             self.phase = phase;
@@ -179,12 +179,12 @@ impl ServerProcess {
     }
 }
 
-/// What a look at a server's health gave.
+/// Result of one readiness poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It says that it is ready.
+    /// `/readyz` succeeded.
     Ready,
-    /// It is not, and why.
+    /// `/readyz` failed, with the reason.
     NotReady(String),
 }
 
@@ -200,7 +200,7 @@ mod tests {
         standing
     }
 
-    /// What each phase permits, one letter each: (s)tart, s(t)op, (k)ill, (p)ause, (r)esume.
+    /// Checks which actions a phase permits, one letter each: (s)tart, s(t)op, (k)ill, (p)ause, (r)esume.
     #[track_caller]
     fn check_permits(phase: Phase, expected: &str) {
         let acts = [
@@ -224,7 +224,7 @@ mod tests {
         check_permits(Phase::Paused, "tkr");
         check_permits(Phase::Stopping, "k");
         let refused = test_process(Phase::Ready).check_permitted(&ServerAction::Start).unwrap_err();
-        assert_eq!(refused.to_string(), "server a is ready: it cannot start now");
+        assert_eq!(refused.to_string(), "server a is ready: cannot start it now");
     }
 
     #[track_caller]
@@ -236,10 +236,10 @@ mod tests {
 
     #[test]
     fn readiness_changes_only_running_phases() {
-        let sick = || Readiness::NotReady("no answer".to_owned());
+        let sick = || Readiness::NotReady("no response".to_owned());
         check_health(Phase::Starting, Readiness::Ready, Phase::Ready, "");
         check_health(Phase::Starting, sick(), Phase::Starting, "");
-        check_health(Phase::Ready, sick(), Phase::NotReady, "no answer");
+        check_health(Phase::Ready, sick(), Phase::NotReady, "no response");
         check_health(Phase::NotReady, Readiness::Ready, Phase::Ready, "");
         check_health(Phase::Paused, sick(), Phase::Paused, "");
         check_health(Phase::Paused, Readiness::Ready, Phase::Paused, "");

@@ -1,16 +1,16 @@
-//! That the page can be used without a mouse, without eyes, and in the dark.
+//! Tests that the page works by keyboard, with a screen reader and in dark mode.
 
 use cluster_tests::Browser;
 
 use crate::page_server::{self, PageServer};
 use crate::rendering::open_page;
 
-/// The key and the number that browsers know it by.
+/// Key name and code as the browser's debugging protocol expects them.
 const TAB_KEY: (&str, u32) = ("Tab", 9);
 
-/// The worst contrast of text to its background on the page, and where it is.
+/// Finds the text with the lowest contrast to its background on the page.
 ///
-/// A background is the nearest one that is not transparent; text in the picture has the colour `fill`.
+/// The background is the nearest one that is not transparent; text in the SVG has the colour `fill`.
 const WORST_CONTRAST_SCRIPT: &str = "(() => {
     const parse = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
     const light = ([r, g, b]) => [r, g, b]
@@ -39,7 +39,7 @@ const WORST_CONTRAST_SCRIPT: &str = "(() => {
 
 #[track_caller]
 fn check_contrast(browser: &mut Browser, scheme: &str) {
-    /// What WCAG 2.2 asks of ordinary text, level AA.
+    /// WCAG 2.2, level AA, for normal text.
     const RATIO_MIN: f64 = 4.5;
     browser.emulate_media_feature("prefers-color-scheme", scheme);
     let worst = browser.evaluate(WORST_CONTRAST_SCRIPT);
@@ -79,7 +79,7 @@ fn accessibility_tree_names_all_regions_and_controls() {
         ("rowheader", "storage.k8s.io/v1"),
         ("image", "a, release 1.37, ready; b, release 1.34, stopping"),
     ] {
-        assert!(has(role, name), "nothing is told of {role} {name:?} in {spoken:?}");
+        assert!(has(role, name), "no {role} {name:?} in {spoken:?}");
     }
     let nameless: Vec<_> = spoken
         .iter()

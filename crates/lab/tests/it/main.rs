@@ -1,4 +1,4 @@
-//! The lab's page in a real browser, with snapshots made up for the purpose.
+//! Tests of the lab's page in a real browser, with constructed snapshots.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod accessibility;

@@ -1,4 +1,4 @@
-//! A page whose snapshots a test makes up.
+//! A page server for tests, which publish the snapshots.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// A page that is served for as long as this lives.
+/// Serves the page until drop.
 pub(crate) struct PageServer {
     snapshots: watch::Sender<Arc<LabSnapshot>>,
     tasks: Tasks,
@@ -31,7 +31,7 @@ impl PageServer {
         stage
     }
 
-    /// Listens, at the same port as before if there was one.
+    /// Listens again on the same port, or on a free one at first.
     pub(crate) fn start_listening(&mut self) {
         let listener = self.runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))).unwrap();
         self.port = listener.local_addr().unwrap().port();
@@ -41,7 +41,7 @@ impl PageServer {
         self.runtime.block_on(async { self.tasks.spawn_once("page", running) });
     }
 
-    /// Ends every connection and listens no more.
+    /// Closes every connection and the listener.
     pub(crate) fn stop_listening(&self) {
         self.runtime.block_on(self.tasks.stop(Duration::from_secs(10))).unwrap();
     }
@@ -55,7 +55,7 @@ impl PageServer {
     }
 }
 
-/// Where pictures are kept for people to look at.
+/// Path of a screenshot, kept for manual inspection.
 pub(crate) fn screenshot_path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("screenshots").join(name)
 }
@@ -137,18 +137,18 @@ fn storage_version(name: &str, agreed: &str, writes: &str) -> StorageVersionSumm
     }
 }
 
-/// The same after the newest server was killed.
+/// [`skewed_snapshot`] after server c was killed.
 pub(crate) fn killed_snapshot() -> LabSnapshot {
     let mut snapshot = skewed_snapshot();
     let server = &mut snapshot.servers[2];
     server.phase = Phase::Failed;
     server.phase_seconds = 0;
-    server.problem = "killed by signal 9; the end of c.log: one\ntwo".to_owned();
+    server.problem = "killed by signal 9; last lines of c.log: one\ntwo".to_owned();
     server.member_state = "suspect".to_owned();
     snapshot
 }
 
-/// The same with the first of two steps done.
+/// [`skewed_snapshot`] during a rollout with one of three steps done.
 pub(crate) fn rollout_snapshot() -> LabSnapshot {
     let mut snapshot = skewed_snapshot();
     snapshot.servers[0].release = "1.37".to_owned();

@@ -1,10 +1,10 @@
-//! What the page shows, and that it follows.
+//! Tests that the page shows a snapshot and follows changes.
 
 use cluster_tests::{Browser, tools};
 
 use crate::page_server::{self, PageServer};
 
-/// A browser with the page in it, or none if browsers were left out.
+/// Opens the page in a browser; `None` if browser tests are skipped.
 pub(crate) fn open_page(stage: &PageServer) -> Option<Browser> {
     if tools::is_skipped("browser") {
         return None;
@@ -64,7 +64,7 @@ fn page_follows_changes_and_logs_them() {
     check_cells(&mut browser, "#map tbody tr:nth-child(2)", "batch/v2 | none | none | all 1 not running now | 503");
     let told =
         browser.evaluate("[...document.querySelectorAll('#log li')].map((line) => line.lastChild.data).join(' | ')");
-    assert_eq!(told, "The others take c for suspect | Server c: failed – killed by signal 9 | The page is open");
+    assert_eq!(told, "Member state of c: suspect | Server c: failed – killed by signal 9 | The page is open");
     check_text(&mut browser, "#servers tr[data-phase=failed] summary", "killed by signal 9");
     browser.save_screenshot(&page_server::screenshot_path("page-killed.png"));
 

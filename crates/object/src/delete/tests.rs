@@ -31,7 +31,20 @@ fn check_without_status(metadata: &Value, query: &str, expected: &Expect) {
     check(KindRules::NO_STATUS, metadata, &json!({}), query, expected);
 }
 
-const POD: KindRules = KindRules { grace_period: GracePeriodRule::Pod, ..KindRules::NAMESPACED };
+const POD: KindRules = KindRules { grace_period: GracePeriodRule::Graceful(grace_seconds), ..KindRules::NAMESPACED };
+
+/// A pod on a node, while it runs, has the requested period or its own.
+fn grace_seconds(pod: &Map<String, Value>, requested: Option<i64>) -> i64 {
+    let is_over = matches!(unstructured::text(pod, &["status", "phase"]), "Failed" | "Succeeded");
+    if unstructured::text(pod, &["spec", "nodeName"]).is_empty() || is_over {
+        return 0;
+    }
+    let own = unstructured::integer(pod, &["spec", "terminationGracePeriodSeconds"]).unwrap_or(30);
+    match requested.unwrap_or(own) {
+        ..0 => 1,
+        seconds => seconds,
+    }
+}
 
 #[track_caller]
 fn check_running_pod(metadata: &Value, query: &str, expected: &Expect) {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// Deeper than this a part of an object is one field, so that sets nest less than what they are about.
 const SET_DEPTH_MAX: usize = 32;
 
-/// What belongs to the server, and is nobody's: the fields of `metadata`.
+/// The fields of `metadata` that belong to the server and have no manager.
 const SERVER_OWNED_METADATA: [&str; 8] =
     ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::decode::Decoded;
 use crate::rejection::Rejection;
-use crate::schema::{PatchStrategy, SchemaCursor};
+use schema::SchemaCursor;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -75,10 +75,10 @@ fn merge_field(
     let (field, inside) = schema.field_or_default(name);
     let merged = match (original.remove(name), patch) {
         (_, Value::Null) => None,
-        (Some(Value::Object(before)), Value::Object(patch)) if field.strategy != PatchStrategy::Replace => {
+        (Some(Value::Object(before)), Value::Object(patch)) if !field.replaces_objects => {
             Some(Value::Object(merge_object(before, patch, inside)?))
         }
-        (Some(Value::Array(before)), Value::Array(patch)) if field.strategy == PatchStrategy::Merge => {
+        (Some(Value::Array(before)), Value::Array(patch)) if field.merges_lists => {
             Some(Value::Array(lists::merge(before, patch, field.merge_key, inside)?))
         }
         (_, patch) => strip_directives(patch),
@@ -114,7 +114,7 @@ fn merge_ordered_lists<'p>(
         let name = directive.strip_prefix(SET_ELEMENT_ORDER).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)?;
         let order = order.as_array().ok_or_else(bad)?;
         let (field, inside) = schema.field_or_default(name);
-        if field.strategy != PatchStrategy::Merge {
+        if !field.merges_lists {
             continue;
         }
         let as_list = |value: Option<&Value>| match value {

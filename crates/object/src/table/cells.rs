@@ -9,18 +9,15 @@ use super::{Column, human_duration};
 use crate::label_selector;
 use crate::unstructured::{self, metadata_string, objects};
 
-pub(super) const NAME: Column = Column {
+/// The name of the object, which identifies it.
+pub const NAME: Column = Column {
     format: "name",
     ..string_column("Name", "The name of the object.", |object, _| metadata_string(object, "name").into())
 };
-pub(super) const AGE: Column = string_column("Age", "How long ago it was created.", age_cell);
-pub(super) const CONTAINERS: Column =
-    wide_column("Containers", "The names of the containers.", |object, _| container_fields_cell(object, "name"));
-pub(super) const IMAGES: Column =
-    wide_column("Images", "The images of the containers.", |object, _| container_fields_cell(object, "image"));
-
+/// The time since the object was created.
+pub const AGE: Column = string_column("Age", "How long ago it was created.", age_cell);
 /// A column of strings.
-pub(super) const fn string_column(
+pub const fn string_column(
     name: &'static str,
     description: &'static str,
     cell: fn(&JsonObject, Time) -> Value,
@@ -29,7 +26,7 @@ pub(super) const fn string_column(
 }
 
 /// A column of strings for wide output.
-pub(super) const fn wide_column(
+pub const fn wide_column(
     name: &'static str,
     description: &'static str,
     cell: fn(&JsonObject, Time) -> Value,
@@ -38,7 +35,7 @@ pub(super) const fn wide_column(
 }
 
 /// A column of integers.
-pub(super) const fn integer_column(
+pub const fn integer_column(
     name: &'static str,
     description: &'static str,
     cell: fn(&JsonObject, Time) -> Value,
@@ -47,7 +44,7 @@ pub(super) const fn integer_column(
 }
 
 /// A column of bools.
-pub(super) const fn boolean_column(
+pub const fn boolean_column(
     name: &'static str,
     description: &'static str,
     cell: fn(&JsonObject, Time) -> Value,
@@ -55,11 +52,11 @@ pub(super) const fn boolean_column(
     Column { cell_type: "boolean", ..string_column(name, description, cell) }
 }
 
-pub(super) fn age_cell(object: &JsonObject, now: Time) -> Value {
+fn age_cell(object: &JsonObject, now: Time) -> Value {
     time_since(metadata_string(object, "creationTimestamp"), now).into()
 }
 
-/// When it was created, as a timestamp; Go's zero time when nobody knows.
+/// The creation timestamp; Go's zero time if there is none.
 pub(super) fn created_at_cell(object: &JsonObject, _: Time) -> Value {
     match metadata_string(object, "creationTimestamp") {
         "" => "0001-01-01T00:00:00Z".into(),
@@ -68,38 +65,38 @@ pub(super) fn created_at_cell(object: &JsonObject, _: Time) -> Value {
 }
 
 /// How long ago a time on the wire was.
-pub(super) fn time_since(time: &str, now: Time) -> String {
+pub fn time_since(time: &str, now: Time) -> String {
     parse_instant(time)
         .map_or_else(|| "<unknown>".to_owned(), |then| human_duration(now.timestamp().duration_since(then)))
 }
 
 /// A time on the wire, to the second or finer.
-pub(super) fn parse_instant(time: &str) -> Option<Timestamp> {
+pub fn parse_instant(time: &str) -> Option<Timestamp> {
     time.parse::<MicroTime>().ok().map(MicroTime::timestamp)
 }
 
 /// The string at a path.
-pub(super) fn string_cell(object: &JsonObject, path: &[&str]) -> Value {
+pub fn string_cell(object: &JsonObject, path: &[&str]) -> Value {
     unstructured::text(object, path).into()
 }
 
 /// The string at a path, or a placeholder.
-pub(super) fn string_cell_or(object: &JsonObject, path: &[&str], placeholder: &str) -> Value {
+pub fn string_cell_or(object: &JsonObject, path: &[&str], placeholder: &str) -> Value {
     or_placeholder(unstructured::text(object, path).to_owned(), placeholder)
 }
 
 /// A string, or a placeholder for the empty one.
-pub(super) fn or_placeholder(text: String, placeholder: &str) -> Value {
+pub fn or_placeholder(text: String, placeholder: &str) -> Value {
     if text.is_empty() { placeholder.into() } else { text.into() }
 }
 
 /// The integer at a path, or 0.
-pub(super) fn integer_cell(object: &JsonObject, path: &[&str]) -> Value {
+pub fn integer_cell(object: &JsonObject, path: &[&str]) -> Value {
     unstructured::integer(object, path).unwrap_or_default().into()
 }
 
 /// How many items or fields there are at a path.
-pub(super) fn count_at(object: &JsonObject, path: &[&str]) -> usize {
+pub fn count_at(object: &JsonObject, path: &[&str]) -> usize {
     match unstructured::get(object, path) {
         Some(Value::Array(items)) => items.len(),
         Some(Value::Object(fields)) => fields.len(),
@@ -107,35 +104,18 @@ pub(super) fn count_at(object: &JsonObject, path: &[&str]) -> usize {
     }
 }
 
-/// How many pods a workload wants; one if it does not say.
-pub(super) fn desired_replicas(object: &JsonObject) -> i64 {
-    unstructured::integer(object, &["spec", "replicas"]).unwrap_or(1)
-}
-
 /// A status of one type among the conditions of an object.
-pub(super) fn find_condition<'a>(object: &'a JsonObject, kind: &str) -> Option<&'a JsonObject> {
+pub fn find_condition<'a>(object: &'a JsonObject, kind: &str) -> Option<&'a JsonObject> {
     objects(object, &["status", "conditions"]).find(|condition| unstructured::text(condition, &["type"]) == kind)
 }
 
 /// Whether a condition is there and true.
-pub(super) fn is_condition_true(object: &JsonObject, kind: &str) -> bool {
+pub fn is_condition_true(object: &JsonObject, kind: &str) -> bool {
     find_condition(object, kind).is_some_and(|condition| unstructured::text(condition, &["status"]) == "True")
 }
 
-/// A field of each container of the pod template, or of the job template's.
-fn container_fields_cell(object: &JsonObject, field: &str) -> Value {
-    let paths: [&[&str]; 3] = [
-        &["spec", "template", "spec", "containers"],
-        &["spec", "jobTemplate", "spec", "template", "spec", "containers"],
-        &["template", "spec", "containers"],
-    ];
-    let of_template = paths.into_iter().flat_map(|path| objects(object, path));
-    let fields: Vec<&str> = of_template.map(|container| unstructured::text(container, &[field])).collect();
-    fields.join(",").into()
-}
-
 /// A map of labels as `a=b,c=d`, or `<none>`.
-pub(super) fn labels_cell(object: &JsonObject, path: &[&str]) -> Value {
+pub fn labels_cell(object: &JsonObject, path: &[&str]) -> Value {
     or_placeholder(
         unstructured::nested_object(object, path).map(label_selector::labels_to_string).unwrap_or_default(),
         "<none>",
@@ -143,13 +123,13 @@ pub(super) fn labels_cell(object: &JsonObject, path: &[&str]) -> Value {
 }
 
 /// A label selector as a string; empty when it selects everything or nothing.
-pub(super) fn selector_text(object: &JsonObject, path: &[&str]) -> String {
+pub fn selector_text(object: &JsonObject, path: &[&str]) -> String {
     let selector = unstructured::nested_object(object, path).map(label_selector::selector_to_string);
     selector.unwrap_or(Some(String::new())).unwrap_or_else(|| "<error>".to_owned())
 }
 
 /// A few items and how many more there are, or a placeholder for none.
-pub(super) fn first_few_cell(items: impl Iterator<Item = String>, placeholder: &str) -> Value {
+pub fn first_few_cell(items: impl Iterator<Item = String>, placeholder: &str) -> Value {
     const SHOWN_MAX: usize = 3;
     let mut items = items.fuse();
     let shown: Vec<String> = items.by_ref().take(SHOWN_MAX).collect();

@@ -1,4 +1,4 @@
-//! The recent changes of one shelf, bounded by age and by bytes.
+//! The recent changes of one resource, bounded by age and by bytes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -10,23 +10,23 @@ use tokio::time::Instant;
 
 use super::{CachedEntry, CachedValue};
 
-/// Clients resume a watch within this time without listing anew. The store forgets after 5 to 10 minutes, so must we.
+/// Clients resume a watch within this time without a new list. The store itself keeps 5 to 10 minutes of history.
 const HISTORY_AGE_MAX: Duration = Duration::from_secs(5 * 60);
-/// What one shelf keeps of its past. A watcher that is further behind than this is ended, not waited for.
+/// Bytes of history per resource. A watcher that lags further behind is ended.
 const HISTORY_BYTES_MAX: usize = 8 << 20;
-/// So many changes are kept whatever their age: a quiet resource's watchers resume after a long time too.
+/// Changes that are kept regardless of age, so that watches of a quiet resource can be resumed after a long time.
 const HISTORY_CHANGES_MIN: usize = 100;
 
-/// One key changed.
+/// One change of one key.
 #[derive(Debug)]
 pub struct KeyChange {
     /// The key in the store.
     pub key: Key,
     /// The revision of the change.
     pub revision: Revision,
-    /// What it held before; `None`: it was not there.
+    /// The entry before the change; `None`: the key was created.
     pub previous: Option<Arc<CachedEntry>>,
-    /// What it holds since; `None`: it is gone.
+    /// The entry after the change; `None`: the key was deleted.
     pub current: Option<Arc<CachedEntry>>,
     frame: OnceLock<Bytes>,
 }
@@ -41,7 +41,8 @@ impl KeyChange {
         Self { key, revision, previous, current, frame: OnceLock::new() }
     }
 
-    /// The change as it goes to every watcher that sees it unfiltered: made by the first who needs it, shared by the rest.
+    /// The encoded watch event for all watchers without a filter; the first caller encodes it, the others share the
+    /// bytes.
     pub fn get_or_encode_frame(&self, encode: impl FnOnce() -> Bytes) -> Bytes {
         self.frame.get_or_init(encode).clone()
     }
@@ -52,23 +53,24 @@ impl KeyChange {
             CachedValue::Raw(bytes) => bytes.len(),
             CachedValue::Undecodable(_) => 0,
         };
-        // The current value is counted although the snapshot shares it: it will be replaced there and stay here.
+        // The current value counts although the snapshot shares it, since it stays here after it is replaced there.
         self.key.len() + self.current.as_ref().or(self.previous.as_ref()).map_or(0, weigh) + size_of::<Self>()
     }
 }
 
-/// Changes in the order of their revisions, numbered without gaps.
+/// Changes in order of revision, numbered without gaps.
 #[derive(Debug, Default)]
 pub(super) struct ChangeHistory {
     changes: VecDeque<(Instant, Arc<KeyChange>)>,
-    /// The number of the first change that is still here.
+    /// The position of the oldest kept change.
     first_position: u64,
-    /// Every change after this revision is here.
+    /// Every change after this revision is kept.
     complete_after: Revision,
     bytes: usize,
 }
 
 impl ChangeHistory {
+    /// Adds a change and drops the oldest changes beyond the limits.
     pub(super) fn push(&mut self, change: KeyChange, now: Instant) {
         self.bytes += change.approximate_bytes();
         self.changes.push_back((now, Arc::new(change)));
@@ -85,8 +87,8 @@ impl ChangeHistory {
         }
     }
 
-    /// Forgets everything; changes after `revision` will follow. The number of the next is past every position that was ever
-    /// handed out, so that no watcher goes on as if nothing were missing.
+    /// Drops all changes; changes after `revision` will follow. The next position is beyond every position ever
+    /// returned, so that no watcher misses the gap.
     pub(super) fn reset(&mut self, revision: Revision) {
         self.first_position = self.next_position() + 1;
         self.changes.clear();
@@ -94,7 +96,7 @@ impl ChangeHistory {
         self.complete_after = revision;
     }
 
-    /// Every change after this revision is here.
+    /// Every change after this revision is kept.
     pub(super) fn complete_after(&self) -> Revision {
         self.complete_after
     }

@@ -1,7 +1,7 @@
-//! The task that follows the store: fill once, then apply every batch of one watch.
+//! The task that follows the store: an initial fill, then every batch of one watch.
 //!
-//! The first fill begins in the past and catches up by the store's history, so that clients whose watches began at a server
-//! before this one resume them here without listing anew.
+//! The initial fill starts in the past and catches up through the store's history, so that clients whose watches began
+//! at another server resume them here without a new list.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ResourceCache, ResourceCaches, ResourceSnapshot, WatchCacheProgress};
 
-/// How much is read from the store at once while filling.
+/// Entries per range request during a fill.
 const PAGE_SIZE: usize = 5_000;
-/// How many revisions a first fill goes back. The store forgets after 5 to 10 minutes, which is as much at 16 to 33 writes a
-/// second; more would make a start slow for the sake of few.
+/// How many revisions the initial fill goes back. The store keeps 5 to 10 minutes, which is this many at 16 to 33
+/// writes per second; more would slow down the start.
 const REPLAY_REVISIONS_MAX: u64 = 10_000;
-/// The first pause after a failure, doubled up to the last.
+/// The backoff after a failed list or watch; reset by the first batch of a watch.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 pub(super) struct Reflector {
@@ -27,7 +27,6 @@ pub(super) struct Reflector {
     pub(super) prefix: Key,
     pub(super) resources: Arc<ResourceCaches>,
     pub(super) progress: watch::Sender<WatchCacheProgress>,
-    /// How often that failed.
     pub(super) failures: watch::Sender<u64>,
 }
 
@@ -39,25 +38,25 @@ impl Reflector {
         }
     }
 
-    /// Never returns: fills, watches, and starts over whenever the watch cannot be resumed.
+    /// Fills and watches, and starts over whenever the watch cannot be resumed. Never returns.
     async fn reflect_forever(&self) {
         let mut backoff = BACKOFF;
         let mut fill_from = FillFrom::History;
         loop {
             let error = self.list_and_watch(fill_from, &mut backoff).await;
             if matches!(error, Error::Compacted { .. }) {
-                // What we missed is forgotten by the store, so there is nothing to wait for.
-                tracing::warn!("the watch cache fell behind the store's history and is filled anew");
+                // The missed changes are compacted, so waiting does not help.
+                tracing::warn!("watch cache fell behind the compacted revision, refilling");
                 fill_from = FillFrom::Present;
                 continue;
             }
             self.count_failure();
-            tracing::warn!(%error, "the watch cache cannot be filled; trying again");
+            tracing::warn!(%error, "failed to fill the watch cache, will retry");
             tokio::time::sleep(backoff.next_wait()).await;
         }
     }
 
-    /// Ends only with the error that makes a new fill necessary.
+    /// Returns only with an error that requires a new fill.
     async fn list_and_watch(&self, fill_from: FillFrom, backoff: &mut Backoff) -> Error {
         let filling = match fill_from {
             FillFrom::History => self.fill_from_history().await,
@@ -78,55 +77,60 @@ impl Reflector {
                 return error;
             }
             self.count_failure();
-            tracing::warn!(%error, from = %from, "the store's watch ended; resuming");
+            tracing::warn!(%error, from = %from, "store watch ended, resuming");
             tokio::time::sleep(backoff.next_wait()).await;
             watch = self.store.watch(self.prefix.clone(), from).await;
         }
     }
 
-    /// Fills the shelves as the store is now. Their past is forgotten.
+    /// Fills the caches with the current state and drops their history.
     async fn fill_from_present(&self) -> Result<(Revision, Watch), Error> {
         let (mut entries, revision) = self.read_all(None).await?;
-        for shelf in &self.resources.caches {
-            shelf.reset_history(revision);
-            shelf.publish(shelf.build_snapshot(entries.remove(shelf.prefix()).unwrap_or_default(), revision));
+        for resource_cache in &self.resources.caches {
+            resource_cache.reset_history(revision);
+            resource_cache.publish(
+                resource_cache.build_snapshot(entries.remove(resource_cache.prefix()).unwrap_or_default(), revision),
+            );
         }
         self.mark_synced(revision);
         Ok((revision, self.store.watch(self.prefix.clone(), revision.next()).await?))
     }
 
-    /// Fills the shelves as the store was a while ago and takes over what happened since. Nobody sees the past as if it were
-    /// the present: nothing is published before the present is reached.
+    /// Fills the caches with a past state and applies the changes since. Publishes nothing before the current revision
+    /// is reached.
     async fn fill_from_history(&self) -> Result<(Revision, Watch), Error> {
         let present = self.store.revision().await?;
-        // Where progress is not told of, nobody would know that there is no more to catch up with. Asked only now, because
-        // a store knows what it can do once it was there.
+        // Without progress requests the end of the replay could not be detected. Checked after the first request,
+        // because the store knows its features only once it is connected.
         if !self.store.supports_progress_requests() {
             return self.fill_from_present().await;
         }
         let (mut entries, past) = self.read_oldest_replayable(present).await?;
         let mut watch = self.store.watch(self.prefix.clone(), past.next()).await?;
         let mut pending: Vec<(&Arc<ResourceCache>, ResourceSnapshot)> = Vec::new();
-        for shelf in &self.resources.caches {
-            shelf.reset_history(past);
-            pending.push((shelf, shelf.build_snapshot(entries.remove(shelf.prefix()).unwrap_or_default(), past)));
+        for resource_cache in &self.resources.caches {
+            resource_cache.reset_history(past);
+            pending.push((
+                resource_cache,
+                resource_cache.build_snapshot(entries.remove(resource_cache.prefix()).unwrap_or_default(), past),
+            ));
         }
         let mut through = past;
         while through < present {
-            // Again each time: what answers may itself have something to catch up with.
+            // Repeated each time: the etcd member that answers may itself lag behind.
             watch.progress_request().send();
             let batch = next_batch(&mut watch).await?;
             through = batch.complete_through;
             self.apply_events(batch, &mut pending);
         }
-        pending.into_iter().for_each(|(shelf, snapshot)| shelf.publish(snapshot));
+        pending.into_iter().for_each(|(resource_cache, snapshot)| resource_cache.publish(snapshot));
         self.mark_synced(through);
         Ok((through, watch))
     }
 
-    /// What the store held as long ago as we go back, or as it can tell.
+    /// Reads the oldest state within [`REPLAY_REVISIONS_MAX`] that the store still has.
     async fn read_oldest_replayable(&self, present: Revision) -> Result<(EntriesByPrefix, Revision), Error> {
-        // The first revision is that of an empty store.
+        // Revision 1 is that of an empty store.
         let wanted = Revision(present.0.saturating_sub(REPLAY_REVISIONS_MAX).max(1));
         match self.read_all(Some(wanted)).await {
             Err(Error::Compacted { oldest, .. }) => self.read_all(Some(oldest.min(present))).await,
@@ -134,7 +138,7 @@ impl Reflector {
         }
     }
 
-    /// Everything by its shelf's prefix, now or at a revision, and that revision.
+    /// Reads all entries, now or at a revision, grouped by resource prefix; returns the revision too.
     async fn read_all(&self, at: Option<Revision>) -> Result<(EntriesByPrefix, Revision), Error> {
         let mut entries = EntriesByPrefix::new();
         let mut range = KeyRange { at_revision: at, ..KeyRange::prefix(self.prefix.clone()).limit(PAGE_SIZE) };
@@ -143,8 +147,8 @@ impl Reflector {
             let has_more = page.has_more();
             let last_key = page.entries.last().map(|entry| entry.key.clone());
             for entry in page.entries {
-                if let Some(shelf) = self.resources.for_key(&entry.key) {
-                    entries.entry(shelf.prefix().clone()).or_default().push(entry);
+                if let Some(resource_cache) = self.resources.for_key(&entry.key) {
+                    entries.entry(resource_cache.prefix().clone()).or_default().push(entry);
                 }
             }
             match last_key {
@@ -167,6 +171,7 @@ impl Reflector {
         });
     }
 
+    /// Applies batches until the watch fails; `from` is the next revision to watch.
     async fn apply_watch(&self, mut watch: Watch, from: &mut Revision, backoff: &mut Backoff) -> Error {
         let request = watch.progress_request();
         self.progress.send_modify(|progress| progress.progress_request = Some(request));
@@ -186,39 +191,37 @@ impl Reflector {
         let through = batch.complete_through;
         let mut touched = Vec::new();
         self.apply_events(batch, &mut touched);
-        for (shelf, snapshot) in touched {
-            shelf.publish(snapshot);
+        for (resource_cache, snapshot) in touched {
+            resource_cache.publish(snapshot);
         }
-        // Last, because whoever waits for this revision reads the snapshots next.
+        // Last, because readers that wait for this revision read the snapshots next.
         self.progress.send_modify(|progress| progress.applied_revision = through);
     }
 
-    /// Takes changes over into snapshots that are published later; those that are missing are taken from their shelves.
+    /// Applies events to unpublished snapshots; a missing one starts as a copy of the published snapshot.
     fn apply_events<'a>(&'a self, batch: WatchBatch, snapshots: &mut Vec<(&'a Arc<ResourceCache>, ResourceSnapshot)>) {
         let now = tokio::time::Instant::now();
         for event in batch.events {
-            let Some(shelf) = self.resources.for_key(event.key()) else { continue };
-            let at = match snapshots.iter().position(|(known, _)| Arc::ptr_eq(known, shelf)) {
+            let Some(resource_cache) = self.resources.for_key(event.key()) else { continue };
+            let at = match snapshots.iter().position(|(known, _)| Arc::ptr_eq(known, resource_cache)) {
                 Some(at) => at,
                 None => {
-                    snapshots.push((shelf, (*shelf.snapshot()).clone()));
+                    snapshots.push((resource_cache, (*resource_cache.snapshot()).clone()));
                     snapshots.len() - 1
                 }
             };
-            shelf.apply(&mut snapshots[at].1, event, now);
+            resource_cache.apply(&mut snapshots[at].1, event, now);
         }
     }
 }
 
-/// What lies below the prefix of each shelf, by ascending key.
+/// The entries below the prefix of each resource cache, in ascending order of keys.
 type EntriesByPrefix = HashMap<Key, Vec<StoreEntry>>;
 
-/// Where a fill begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FillFrom {
-    /// As long ago as the store can tell, within bounds.
+    /// At the oldest readable state within [`REPLAY_REVISIONS_MAX`].
     History,
-    /// Now.
     Present,
 }
 

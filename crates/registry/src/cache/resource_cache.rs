@@ -1,4 +1,4 @@
-//! One resource in memory.
+//! The cache of one resource.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::CachedEntry;
 use super::change_history::{ChangeHistory, KeyChange};
 use super::snapshot_pins::SnapshotPins;
 
-/// What the values below a prefix are.
+/// The format of the values below a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueFormat {
     /// Kubernetes objects as JSON.
     Objects,
-    /// Bytes that mean something to somebody else.
+    /// Bytes of internal records, kept undecoded.
     Raw,
 }
 
-/// The keys below one prefix: how they are now, and what changed lately.
+/// The keys below one prefix: a snapshot of their current state, and their recent changes.
 #[derive(Debug)]
 pub struct ResourceCache {
     prefix: Key,
@@ -29,14 +29,14 @@ pub struct ResourceCache {
     snapshot: ArcSwap<ResourceSnapshot>,
     history: RwLock<ChangeHistory>,
     pins: SnapshotPins,
-    /// The number of the change that comes next; watchers wait for it to grow.
+    /// The position of the next change; watchers wait for it to grow.
     next_position: watch::Sender<u64>,
 }
 
-/// A shelf at one moment. Immutable; readers hold it as long as they like.
+/// The state of a resource at one revision. Immutable; readers may hold it for any time.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceSnapshot {
-    /// Everything, by key.
+    /// All entries, by key.
     pub entries: OrdMap<Key, Arc<CachedEntry>>,
     /// The revision of the last change.
     pub revision: Revision,
@@ -54,27 +54,27 @@ impl ResourceCache {
         }
     }
 
-    /// What the keys of this shelf begin with.
+    /// The prefix of all keys of this resource.
     pub fn prefix(&self) -> &Key {
         &self.prefix
     }
 
-    /// How it is now.
+    /// The current state.
     pub fn snapshot(&self) -> Arc<ResourceSnapshot> {
         self.snapshot.load_full()
     }
 
-    /// One key as it is now.
+    /// The current entry of a key.
     pub fn get(&self, key: &[u8]) -> Option<Arc<CachedEntry>> {
         self.snapshot.load().entries.get(key).cloned()
     }
 
-    /// The number of the first change after `revision`, or `None` if some of them are forgotten.
+    /// The position of the first change after `revision`; `None` if some of these changes are no longer in the history.
     pub(crate) fn position_after(&self, revision: Revision) -> Option<u64> {
         self.history.read().position_after(revision)
     }
 
-    /// The changes from number `position` on, `max` at most, or `None` if they are forgotten.
+    /// At most `max` changes from `position` on; `None` if they are no longer in the history.
     pub(crate) fn changes(&self, position: u64, max: usize) -> Option<Vec<Arc<KeyChange>>> {
         self.history.read().changes(position, max)
     }
@@ -83,7 +83,7 @@ impl ResourceCache {
         self.next_position.subscribe()
     }
 
-    /// Forgets every change; those after `revision` will follow. Watchers are told when the next snapshot is published.
+    /// Drops the history; changes after `revision` will follow. Watchers notice when the next snapshot is published.
     pub(super) fn reset_history(&self, revision: Revision) {
         self.history.write().reset(revision);
         self.pins.release_before(revision);
@@ -93,7 +93,7 @@ impl ResourceCache {
         &self.pins
     }
 
-    /// What the store held at `revision`, as a snapshot that is published later.
+    /// Builds a snapshot of the state at `revision`, to be published later.
     pub(super) fn build_snapshot(&self, entries: Vec<StoreEntry>, revision: Revision) -> ResourceSnapshot {
         let items = entries
             .into_iter()
@@ -102,7 +102,7 @@ impl ResourceCache {
         ResourceSnapshot { entries: items, revision }
     }
 
-    /// Takes over a change into `snapshot`, which is published later, and into the history.
+    /// Applies an event to `snapshot`, which is published later, and to the history.
     pub(super) fn apply(&self, snapshot: &mut ResourceSnapshot, event: store::StoreEvent, now: tokio::time::Instant) {
         let revision = event.revision();
         let (key, previous, current) = match event {
@@ -118,7 +118,7 @@ impl ResourceCache {
             }
         };
         snapshot.revision = revision;
-        // A key that was not there and is not there is no news to anybody.
+        // Deleting an absent key is no change.
         if previous.is_some() || current.is_some() {
             let mut history = self.history.write();
             history.push(KeyChange::new(key, revision, previous, current), now);
@@ -128,7 +128,7 @@ impl ResourceCache {
         }
     }
 
-    /// Lets readers and watchers see what was applied.
+    /// Makes applied changes visible to readers and watchers.
     pub(super) fn publish(&self, snapshot: ResourceSnapshot) {
         self.snapshot.store(Arc::new(snapshot));
         let next = self.history.read().next_position();

@@ -1,8 +1,8 @@
-//! Snapshots that readers hold while they send them piece by piece.
+//! Snapshots that readers hold while they stream them.
 //!
-//! A snapshot shares all but the recent changes with the current one, so it costs little while the history reaches back to it.
-//! When the history does not, its reader could not go on with a watch anyway: the snapshot is released, and the reader expires.
-//! Readers that never finish therefore cost no more than one history.
+//! A snapshot shares all but the recent changes with the current one, so it is cheap as long as the history reaches
+//! back to it. Beyond that its reader could not continue with a watch anyway: the snapshot is released, and the reader
+//! expires. So readers that never finish cost no more than one history.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -12,21 +12,20 @@ use store::Revision;
 
 use super::{ResourceCache, ResourceSnapshot};
 
-/// The pinned snapshots of one shelf, by the revision that they show.
+/// The pinned snapshots of one resource, by revision.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotPins(Mutex<PinnedSnapshots>);
 
 #[derive(Debug, Default)]
 struct PinnedSnapshots {
     snapshots: BTreeMap<(Revision, u64), Weak<SnapshotSlot>>,
-    /// Tells pins of one revision apart.
+    /// Distinguishes pins of one revision.
     next_id: u64,
 }
 
-/// A snapshot until it is released.
 type SnapshotSlot = Mutex<Option<Arc<ResourceSnapshot>>>;
 
-/// A snapshot that is kept until this is dropped or the history has passed it.
+/// Keeps a snapshot until the pin is dropped or the history has passed its revision.
 #[derive(Debug)]
 pub(crate) struct SnapshotPin {
     resource_cache: Arc<ResourceCache>,
@@ -35,7 +34,6 @@ pub(crate) struct SnapshotPin {
 }
 
 impl SnapshotPins {
-    /// Releases every snapshot of before `oldest`.
     pub(super) fn release_before(&self, oldest: Revision) {
         let mut pinned = self.0.lock();
         if pinned.snapshots.first_key_value().is_none_or(|((revision, _), _)| *revision >= oldest) {
@@ -51,7 +49,6 @@ impl SnapshotPins {
 }
 
 impl SnapshotPin {
-    /// Pins a state of `shelf`.
     pub(crate) fn new(resource_cache: Arc<ResourceCache>, snapshot: Arc<ResourceSnapshot>, revision: Revision) -> Self {
         let slot = Arc::new(Mutex::new(Some(snapshot)));
         let mut pinned = resource_cache.pins().0.lock();
@@ -62,7 +59,7 @@ impl SnapshotPin {
         Self { resource_cache, id, slot }
     }
 
-    /// The snapshot, unless it was released.
+    /// The snapshot; `None` after it was released.
     pub(crate) fn snapshot(&self) -> Option<Arc<ResourceSnapshot>> {
         self.slot.lock().clone()
     }

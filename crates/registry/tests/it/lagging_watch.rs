@@ -1,4 +1,4 @@
-//! A store whose watch is served by a member that is behind the others, as one of several etcds may be.
+//! A store whose watch is served by a lagging member, as in an etcd cluster.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// Nothing is stored in it, and it is at some revision. Each time its watch is asked, it has come three revisions further.
+/// An empty store whose watch advances by three revisions per progress request.
 #[derive(Debug)]
 struct LaggingStore {
     newest: AtomicU64,
@@ -26,7 +26,7 @@ impl Store for LaggingStore {
     }
 
     fn commit(&self, _: Transaction) -> StoreFuture<'_, TransactionOutcome> {
-        unreachable!("nobody writes")
+        unreachable!("the test never writes")
     }
 
     fn watch(&self, _: Key, from: Revision) -> StoreFuture<'_, Watch> {
@@ -54,7 +54,7 @@ impl Store for LaggingStore {
     }
 
     fn compact(&self, _: Revision) -> StoreFuture<'_, ()> {
-        unreachable!("nobody compacts")
+        unreachable!("the test never compacts")
     }
 }
 
@@ -70,11 +70,14 @@ async fn cache_requests_progress_until_lagging_watch_catches_up() {
     let store = Arc::new(LaggingStore { newest: AtomicU64::new(20), tasks: tasks.clone() });
     let cache = WatchCache::start(store.clone(), PREFIX.into(), resource_prefixes(), &tasks);
     let filled = tokio::time::timeout(Duration::from_secs(60), cache.wait_for_sync()).await;
-    filled.expect("it is filled although the first answers are not enough").unwrap();
+    filled.expect("the cache syncs although the first progress is not enough").unwrap();
     assert!(cache.applied_revision() >= Revision(20));
 
     let newest = Revision(cache.applied_revision().0 + 20);
     store.newest.store(newest.0, Ordering::Relaxed);
-    assert!(cache.wait_for_revision(newest, Duration::from_secs(60)).await.unwrap(), "the same of a read");
+    assert!(
+        cache.wait_for_revision(newest, Duration::from_secs(60)).await.unwrap(),
+        "a read requests progress repeatedly too"
+    );
     tasks.stop(Duration::from_secs(30)).await.unwrap();
 }

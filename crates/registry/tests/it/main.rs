@@ -1,4 +1,4 @@
-//! The registry over a real SQLite file: what one server writes, another reads.
+//! The registry over a real SQLite file that several servers share.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod lagging_watch;
@@ -27,12 +27,11 @@ use tasks::Tasks;
 const PREFIX: &str = "/registry/";
 const PODS: GroupResource<&str> = GroupResource { group: "", resource: "pods" };
 
-/// A folder with a store in it, which servers share.
 struct Cluster {
     data_dir: tempfile::TempDir,
 }
 
-/// One server of it: a store of its own on the shared file, and a registry.
+/// One server: its own handle of the shared file, and a registry.
 struct TestServer {
     registry: Registry,
     store: Arc<SqliteStore>,
@@ -70,16 +69,16 @@ fn resource_prefixes() -> Vec<(Key, ValueFormat)> {
 
 impl TestServer {
     fn pod_cache(&self) -> Arc<ResourceCache> {
-        self.registry.cache().resource_cache(b"/registry/pods/").expect("it was asked for").clone()
+        self.registry.cache().resource_cache(b"/registry/pods/").expect("the prefix is cached").clone()
     }
 
-    /// Puts a pod with a label, whatever was there.
+    /// Puts a pod with a label unconditionally.
     async fn put(&self, name: &str, label: &str) -> StoredObject {
         let body = pod_json(name, label);
         let decide = |_: Option<&StoredObject>| Ok::<_, ()>(WriteDecision::Put { value: body.clone(), ttl: None });
         match self.registry.write(PODS, &self.pod_cache(), &pod_key(name), decide).await.unwrap() {
             WriteOutcome::Put(stored) => stored,
-            written @ (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged) => panic!("it was to be put: {written:?}"),
+            written @ (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged) => panic!("not put: {written:?}"),
         }
     }
 
@@ -122,7 +121,7 @@ fn entry_name(cached: &CachedEntry) -> String {
     }
 }
 
-/// Puts bytes into the store behind the registry's back, as another program would.
+/// Puts bytes into the store directly, as another program would.
 async fn put_raw(store: &SqliteStore, key: &str, value: &'static [u8]) {
     let transaction = store::Transaction::create(key.to_owned(), Bytes::from_static(value));
     store.commit(transaction).await.unwrap();

@@ -1,4 +1,4 @@
-//! Reads: consistent across servers, paged at one state, and never a guess.
+//! Reads are consistent across servers and paged at one state.
 
 use registry::ReadError;
 use store::{Key, Revision};
@@ -16,7 +16,7 @@ async fn latest_read_sees_write_acknowledged_by_another_server() {
             .get(&b.pod_cache(), &pod_key("web"), ReadConsistency::Latest)
             .await
             .unwrap()
-            .expect("it is there");
+            .expect("the entry exists");
         assert!(read.revision >= Revision(written.revision), "round {round}: {} < {}", read.revision, written.revision);
         let listing = b.list(ReadConsistency::Latest, None, Key::new()).await;
         assert!(listing.revision >= Revision(written.revision), "round {round}");
@@ -108,6 +108,8 @@ async fn cache_ignores_unknown_prefixes_and_keeps_raw_values() {
     assert!(pods.entries.is_empty());
     let records = server.registry.cache().resource_cache(b"/registry/records/").unwrap().clone();
     let record = server.registry.get(&records, &"/registry/records/x".into(), ReadConsistency::Latest).await.unwrap();
-    assert!(matches!(&record.expect("it is there").value, CachedValue::Raw(bytes) if bytes.as_ref() == b"\x00\xff"));
+    assert!(
+        matches!(&record.expect("the entry exists").value, CachedValue::Raw(bytes) if bytes.as_ref() == b"\x00\xff")
+    );
     server.stop().await;
 }

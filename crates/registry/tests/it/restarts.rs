@@ -1,4 +1,4 @@
-//! A server that starts knows what happened before it started.
+//! A starting server replays the history from before its start.
 
 use registry::{CacheWatcher, WatchExpired};
 use store::contract::StoreFuture;
@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// What the next `count` changes turned into what: labels before and after.
+/// The labels before and after each of the next `count` changes.
 async fn next_label_changes(watcher: &mut CacheWatcher, count: usize) -> Vec<(Option<String>, Option<String>)> {
     let label = |cached: Option<&Arc<CachedEntry>>| match &cached?.value {
         CachedValue::Object(stored) => stored.label("l").map(str::to_owned),
@@ -42,7 +42,7 @@ async fn watch_from_before_restart_resumes_with_every_change() {
     assert_eq!(
         changes,
         [(some("1"), some("2")), (None, some("a")), (some("2"), None), (some("a"), some("b"))],
-        "with what was there before each"
+        "the labels before and after each change"
     );
     second.stop().await;
 }
@@ -70,7 +70,7 @@ async fn replayed_history_is_not_published_before_sync() {
     let cluster = Cluster::new();
     let first = cluster.start_server().await;
     first.put("web", "1").await;
-    // History begins here, so that a later start finds the object when it looks back.
+    // The history starts here, so that a later start finds the object in the past.
     first.store.compact(first.store.revision().await.unwrap()).await.unwrap();
     first.delete("web").await;
     first.stop().await;
@@ -84,10 +84,10 @@ async fn replayed_history_is_not_published_before_sync() {
     });
     let cache = WatchCache::start(held.clone(), PREFIX.into(), resource_prefixes(), &tasks);
     let pods = cache.resource_cache(b"/registry/pods/").unwrap();
-    // The past is read by now, and what happened since is not.
+    // The past state is read by now, the changes since are not.
     held.watch_requested.acquire().await.unwrap().forget();
     assert!(!cache.has_synced());
-    assert!(pods.get(&pod_key("web")).is_none(), "it is gone since");
+    assert!(pods.get(&pod_key("web")).is_none(), "the object was deleted since");
     held.watch_allowed.add_permits(1);
     cache.wait_for_sync().await.unwrap();
     assert!(pods.get(&pod_key("web")).is_none());
@@ -96,7 +96,7 @@ async fn replayed_history_is_not_published_before_sync() {
     tasks.stop(Duration::from_secs(30)).await.unwrap();
 }
 
-/// A store whose watches begin when they are allowed to.
+/// A store whose watches start only when the test permits it.
 #[derive(Debug)]
 struct GatedWatchStore {
     store: Arc<SqliteStore>,

@@ -1,11 +1,11 @@
-//! Snapshots read piece by piece: consistent, shared, and given up when the history has passed them.
+//! Snapshot readers are consistent, share memory, and expire when the history has passed them.
 
 use registry::{SnapshotReader, WatchExpired};
 use store::{Key, Revision};
 
 use super::*;
 
-/// What a history holds at most; the changes of more bytes push out the oldest.
+/// The limit of a history in bytes; further changes drop the oldest.
 const HISTORY_BYTES: usize = 8 << 20;
 
 async fn open_reader(server: &TestServer) -> SnapshotReader {

@@ -1,4 +1,4 @@
-//! A store that does not answer at first.
+//! A store that fails at first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,13 +8,13 @@ use tokio::sync::mpsc;
 
 use super::*;
 
-/// Nothing is stored in it, and so many questions are answered with a failure before the first answer.
+/// An empty store that fails the given number of requests first.
 #[derive(Debug)]
 struct FailingAtFirstStore(AtomicU64);
 
 impl Store for FailingAtFirstStore {
     fn get(&self, _: Key) -> StoreFuture<'_, (Option<StoreEntry>, Revision)> {
-        unreachable!("nobody gets")
+        unreachable!("the test never gets")
     }
 
     fn range(&self, range: KeyRange) -> StoreFuture<'_, RangePage> {
@@ -23,11 +23,11 @@ impl Store for FailingAtFirstStore {
     }
 
     fn commit(&self, _: Transaction) -> StoreFuture<'_, TransactionOutcome> {
-        unreachable!("nobody writes")
+        unreachable!("the test never writes")
     }
 
     fn watch(&self, _: Key, _: Revision) -> StoreFuture<'_, Watch> {
-        // Closed at once: the watch ends before anything came.
+        // Closed at once: the watch ends before any batch.
         let ((_, delivered), (asking, _)) = (mpsc::channel(1), mpsc::channel(1));
         Box::pin(std::future::ready(Ok(Watch::new(delivered, asking))))
     }
@@ -43,7 +43,7 @@ impl Store for FailingAtFirstStore {
     }
 
     fn compact(&self, _: Revision) -> StoreFuture<'_, ()> {
-        unreachable!("nobody compacts")
+        unreachable!("the test never compacts")
     }
 }
 
@@ -55,7 +55,7 @@ async fn cache_counts_failed_lists_and_watches() {
     assert_eq!(*failures.borrow(), 0);
     cache.wait_for_sync().await.unwrap();
     assert!(*failures.borrow() >= 3, "{}", *failures.borrow());
-    // And each time that the watch ends.
+    // Also each time that the watch ends.
     failures.wait_for(|failures| *failures >= 5).await.unwrap();
     tasks.stop(Duration::from_secs(30)).await.unwrap();
 }

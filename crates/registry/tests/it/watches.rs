@@ -1,4 +1,4 @@
-//! Watches: nothing lost, nothing twice, and an error for who is too late.
+//! Watches lose and repeat nothing, and fail if their start is no longer in the history.
 
 use registry::WatchExpired;
 use store::{Key, Revision};
@@ -32,7 +32,7 @@ async fn watch_ahead_of_cache_omits_changes_up_to_its_start() {
     let cluster = Cluster::new();
     let (a, b) = (cluster.start_server().await, cluster.start_server().await);
     for round in 0..50 {
-        // Begun at once, so that b's cache is usually still behind.
+        // Started at once, so that b's cache usually still lags.
         let seen = a.put("web", &round.to_string()).await;
         let mut watcher = b.registry.watch(&b.pod_cache(), Revision(seen.revision)).unwrap();
         let next = a.put("web", "next").await;
@@ -52,11 +52,11 @@ async fn delivered_revision_excludes_unread_changes() {
     let mut watcher = server.registry.watch(&server.pod_cache(), start).unwrap();
     let written = Revision(server.put("a", "1").await.revision);
     assert!(server.registry.cache().wait_for_revision(written, Duration::from_secs(30)).await.unwrap());
-    assert_eq!(watcher.delivered_revision(), start, "the change lies there unread");
+    assert_eq!(watcher.delivered_revision(), start, "the change is unread");
     watcher.next_changes().await.unwrap();
     assert!(watcher.delivered_revision() >= written);
 
-    // Something else changes: this shelf's watchers have come further without an event of their own.
+    // Another resource changes: bookmarks of this resource advance without an event.
     put_raw(&server.store, "/registry/records/x", b"1").await;
     let newest = server.store.revision().await.unwrap();
     assert!(server.registry.cache().wait_for_revision(newest, Duration::from_secs(30)).await.unwrap());
@@ -70,7 +70,7 @@ async fn slow_watcher_expires_when_history_is_trimmed() {
     let server = cluster.start_server().await;
     let start = server.registry.cache().applied_revision();
     let mut slow = server.registry.watch(&server.pod_cache(), start).unwrap();
-    // Nine values of a megabyte: more than a shelf keeps of its past.
+    // Nine values of a megabyte: more than the history of a resource.
     let large = "x".repeat(1 << 20);
     let mut last = start;
     for _ in 0..9 {

@@ -1,4 +1,4 @@
-//! Writes: decided on the newest state, permitted or held, never lost to another.
+//! Writes are decided on the newest state, need a permit, and lose no update.
 
 use registry::{BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteOnceOutcome};
 use store::{Compare, Revision, StoreEntry};
@@ -13,7 +13,7 @@ async fn concurrent_writes_on_two_servers_lose_no_update() {
     let count = |server: Arc<TestServer>| async move {
         for _ in 0..50 {
             let decide = |current: Option<&StoredObject>| {
-                // The cache may not have it yet; a refusal is judged again on the newest state.
+                // The cache may not have it yet; a refusal is decided again on the newest state.
                 let count: u32 = current.ok_or("absent")?.label("l").unwrap().parse().unwrap();
                 Ok::<_, &str>(WriteDecision::Put { value: pod_json("counter", &(count + 1).to_string()), ttl: None })
             };
@@ -31,7 +31,7 @@ async fn refusal_on_stale_cache_is_decided_again_on_newest_state() {
     let (a, b) = (cluster.start_server().await, cluster.start_server().await);
     a.put("web", "1").await;
     a.put("web", "2").await;
-    // Whatever b's cache shows by now, what counts is the newest.
+    // Whatever b's cache shows by now, the newest state counts.
     let decide = |current: Option<&StoredObject>| match current.and_then(|stored| stored.label("l")) {
         Some("2") => Ok(WriteDecision::Delete),
         other => Err(format!("stale: {other:?}")),
@@ -81,7 +81,7 @@ async fn closed_barrier_blocks_puts_and_allows_keep() {
     server.stop().await;
 }
 
-/// Permits writes while a key is as it was last told.
+/// Permits writes while a key is at its last known revision.
 #[derive(Debug)]
 struct ConditionalBarrier {
     key: store::Key,
@@ -115,7 +115,7 @@ impl WriteBarrier for ConditionalBarrier {
 async fn commit_op(server: &TestServer, op: store::Op) -> Revision {
     match server.store.commit(store::Transaction { compares: Vec::new(), ops: vec![op] }).await.unwrap() {
         store::TransactionOutcome::Committed(revision) => revision,
-        store::TransactionOutcome::Conflict { .. } => unreachable!("nothing is compared"),
+        store::TransactionOutcome::Conflict { .. } => unreachable!("the transaction has no comparisons"),
     }
 }
 
@@ -132,10 +132,10 @@ async fn permit_condition_is_compared_in_the_write_transaction() {
     };
     server.registry.write(PODS, &server.pod_cache(), &pod_key("web"), put("1")).await.unwrap();
     assert!(barrier.corrections.lock().is_empty());
-    // Changed behind the barrier's back, and still there: the write goes on.
+    // Changed without the barrier's knowledge but still present: the write succeeds.
     commit_op(&server, put_tie()).await;
     server.registry.write(PODS, &server.pod_cache(), &pod_key("web"), put("2")).await.unwrap();
-    // Gone behind the barrier's back: nothing is written.
+    // Deleted without the barrier's knowledge: nothing is written.
     commit_op(&server, store::Op::Delete { key: key_of_tie.clone() }).await;
     let held = server
         .registry
@@ -160,9 +160,9 @@ async fn write_once_returns_current_object_on_conflict() {
     let once =
         async |seen, decision| server.registry.write_once(PODS, &pods, &pod_key("web"), seen, decision).await.unwrap();
     let WriteOnceOutcome::Written(WriteOutcome::Put(first)) = once(None, put("1")).await else {
-        panic!("there was nothing")
+        panic!("the key must be absent")
     };
-    let WriteOnceOutcome::Conflict(Some(found)) = once(None, put("2")).await else { panic!("there is something") };
+    let WriteOnceOutcome::Conflict(Some(found)) = once(None, put("2")).await else { panic!("the key must exist") };
     assert_eq!((found.revision, found.label("l")), (first.revision, Some("1")));
     let seen = Some(Revision(first.revision));
     assert!(matches!(once(seen, WriteDecision::Delete).await, WriteOnceOutcome::Written(WriteOutcome::Deleted(_))));

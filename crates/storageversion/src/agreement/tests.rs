@@ -7,7 +7,7 @@ fn time(minute: u32) -> Time {
     format!("2026-11-15T10:{minute:02}:00Z").parse().unwrap()
 }
 
-/// Entries from `a=v1 b=v1beta1`.
+/// Parses entries from `a=v1 b=v1beta1`.
 fn entries(text: &str) -> Vec<ServerStorageVersion> {
     let entry = |word: &str| {
         let (server, version) = word.split_once('=').unwrap();
@@ -116,10 +116,10 @@ fn transition_time_changes_with_status_or_common_version() {
     };
     assert_eq!(step("a=v1", 1), [1, 1]);
     assert_eq!(step("a=v1", 2), [1, 1], "nothing new");
-    assert_eq!(step("a=v1 b=v1", 3), [1, 3], "the second one reports");
+    assert_eq!(step("a=v1 b=v1", 3), [1, 3], "the second server reports");
     assert_eq!(step("a=v1 b=v2", 4), [4, 3], "they differ");
     assert_eq!(step("a=v2 b=v2", 5), [5, 3], "they agree");
-    assert_eq!(step("a=v3 b=v3", 6), [6, 3], "on something else, though the status stays True");
+    assert_eq!(step("a=v3 b=v3", 6), [6, 3], "the servers agree on another version; the status stays True");
 }
 
 #[test]

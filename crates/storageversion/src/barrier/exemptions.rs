@@ -1,51 +1,51 @@
-//! What may be written before this server has published anything: KEP-2339, "Updating StorageVersion", and kube-apiserver's
-//! own additions.
+//! The writes that need no published storage version: KEP-2339, "Updating StorageVersion", and kube-apiserver's
+//! additions.
 //!
-//! Not here, because they never ask for a permit: reads, reviews and other things that are not persisted, requests that are
-//! forwarded, and aggregated APIs. Custom resources are registered one by one before their handlers open; until then nothing
-//! of them is registered, and nothing of them is held.
+//! Some requests never ask for a permit and so need no exemption: reads, reviews and other requests that persist
+//! nothing, forwarded requests, and aggregated APIs. Custom resources are registered one by one before their handlers
+//! open; an unregistered resource is not held.
 
 use api::GroupResource;
 
-/// A write that asks for a permit.
+/// A write that needs a permit.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteIntent<'a> {
-    /// What is written, as storage versions name it.
+    /// The resource in the notation of storage versions.
     pub resource: GroupResource<&'a str>,
-    /// The rest of the key: the namespace, if there is one, a slash, and the name.
+    /// The rest of the key: the namespace, if any, a slash, and the name.
     pub path: &'a str,
-    /// On whose behalf.
+    /// Who initiated the write.
     pub author: IntentAuthor,
-    /// Whether there is something already.
+    /// Whether the object exists.
     pub operation: WriteOperation,
 }
 
-/// On whose behalf something is written.
+/// Who initiated a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntentAuthor {
-    /// Somebody asked for it.
+    /// A client request.
     Client,
-    /// The server itself needs it.
+    /// The server itself.
     Server,
 }
 
-/// Whether there is something already where a write goes.
+/// Whether the object of a write exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOperation {
-    /// Nothing: it is created.
+    /// The object is created.
     Create,
-    /// Something: it is replaced or removed.
+    /// The object exists and is replaced or deleted.
     UpdateOrDelete,
 }
 
-/// Whether a write may go ahead whatever was published.
+/// True if a write needs no published storage version.
 pub fn is_exempt(write: &WriteIntent<'_>) -> bool {
     match (write.resource.group, write.resource.resource) {
-        // Publication itself, by us and by whoever else may: a controller-manager collects garbage too.
+        // Publication itself, and garbage collection by a kube-controller-manager.
         ("internal.apiserver.k8s.io", "storageversions") => true,
-        // A server is a member before it publishes, and elections must go on.
+        // A server is a member before it publishes, and leader elections must go on.
         ("coordination.k8s.io", "leases") => write.path.starts_with("kube-system/"),
-        // Everything else needs a namespace to lie in.
+        // The server creates the system namespaces, which its other objects need.
         ("", "namespaces") => write.author == IntentAuthor::Server && write.operation == WriteOperation::Create,
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! The barrier by itself: what it has seen decides, in the order of revisions.
+//! Tests of the barrier alone: the newest observation decides, by revision.
 
 use super::*;
 use crate::edit::add_entry;
@@ -13,7 +13,6 @@ fn barrier_with_lease() -> PublicationBarrier {
     barrier
 }
 
-/// An object with these entries, of this revision.
 fn object_with_entries(revision: u64, servers: &str) -> StorageVersion {
     let members: MemberSet = servers.split_whitespace().collect();
     let registration = parse_registrations("core.pods=v1").into_values().next().unwrap();
@@ -51,7 +50,7 @@ async fn fence_has_revision_of_storage_version_object() {
 async fn observe_ignores_older_revisions() {
     let barrier = barrier_with_lease();
     let slot = barrier.unpublished().pop().unwrap();
-    // Our own write is known before the snapshots have it.
+    // The publisher's write is known before the snapshots contain it.
     barrier.observe(&slot, Some(&object_with_entries(50, "a")), 50);
     barrier.observe_all(&snapshot(40, None));
     barrier.observe_all(&snapshot(49, Some(object_with_entries(45, "b"))));

@@ -1,10 +1,10 @@
-//! Collectors over storage in memory, in paused time.
+//! Tests of the collector over storage in memory, in paused time.
 
 use crate::testing::{ClusterBehavior, MemoryCluster, PublishingServer, parse_registrations, sleep_ms};
 
 const PODS: &str = "core.pods=v1";
 
-/// A server that has published, and leads the collection if it is the first.
+/// Starts a server and waits until it has published; the first one leads the collection.
 async fn start_published_server(name: &str, storage: &MemoryCluster, registered: &str) -> PublishingServer {
     let server = PublishingServer::start(name, storage, registered);
     server.renew();
@@ -21,7 +21,7 @@ async fn expired_lease_removes_entries_and_then_empty_objects() {
     assert_eq!(storage.describe("core.pods"), "a=v1 b=v2 | none | False False");
     b.stop().await;
     sleep_ms(60_000).await;
-    assert_eq!(storage.describe("apps.deployments"), "b=apps/v1 | apps/v1 | True False", "its lease is still there");
+    assert_eq!(storage.describe("apps.deployments"), "b=apps/v1 | apps/v1 | True False", "its lease is still valid");
     storage.take_log();
     storage.set_members("a");
     sleep_ms(10).await;
@@ -88,7 +88,7 @@ async fn object_without_entries_is_deleted_after_grace_period() {
     sleep_ms(5_000).await;
     storage.tamper("example.com.widgets", |_| {});
     sleep_ms(9_900).await;
-    assert_ne!(storage.describe("example.com.widgets"), "-", "its server may be about to fill it");
+    assert_ne!(storage.describe("example.com.widgets"), "-", "its server may be about to add the entry");
     sleep_ms(200).await;
     assert_eq!(storage.describe("example.com.widgets"), "-");
 }
@@ -117,7 +117,7 @@ async fn collector_keeps_entry_of_member_missing_from_stale_view() {
     let _a = start_published_server("a", &storage, PODS).await;
     sleep_ms(5_000).await;
     storage.take_log();
-    // The collector is told of the entry before it is told of the member; asked again, storage knows both.
+    // The collector sees the entry before the member; a new read of storage shows both.
     let entry = parse_registrations(PODS).values().next().unwrap().entry("b");
     storage.set_members("a b");
     storage.tamper("core.pods", |object| object.status.storage_versions.push(entry));

@@ -19,7 +19,7 @@ fn members(text: &str) -> MemberSet {
     text.split_whitespace().collect()
 }
 
-/// An object with these entries, as servers that are all members left it.
+/// An object with these entries, written while all these servers were members.
 fn object_with_entries(entries: &[(&str, &str)]) -> StorageVersion {
     let all: MemberSet = entries.iter().map(|(server, _)| *server).collect();
     let start = |object: Option<StorageVersion>, (server, version): &(&str, &str)| {
@@ -74,7 +74,7 @@ fn has_exact_entry_rejects_missing_changed_or_duplicate_entry() {
     assert!(!has_exact_entry(&object_with_entries(&[("a", "v2")]), &ours), "another version");
     let mut twice = right.clone();
     twice.status.storage_versions.push(entry("a", "v2"));
-    assert!(!has_exact_entry(&twice, &ours), "contradicted");
+    assert!(!has_exact_entry(&twice, &ours), "two entries of one server");
     let repaired = add_entry(Some(&twice), "apps.deployments", &ours, &members("a b"), time(1));
     assert_eq!(repaired, right);
 }
@@ -131,8 +131,8 @@ fn only_marks_reports_missing_ignores_other_changes() {
     };
     let joined = next(&members("a b"));
     assert!(only_marks_reports_missing(&current, &joined));
-    assert!(!only_marks_reports_missing(&joined, &current), "it reports now");
+    assert!(!only_marks_reports_missing(&joined, &current), "the member reports now");
     let two = object_with_entries(&[("a", "v1"), ("b", "v1")]);
     let left = add_entry(Some(&two), "apps.deployments", &entry("a", "v1"), &members("a c"), time(1));
-    assert!(!only_marks_reports_missing(&two, &left), "an entry goes");
+    assert!(!only_marks_reports_missing(&two, &left), "an entry is removed");
 }

@@ -1,4 +1,4 @@
-//! Servers that publish over storage in memory, in paused time.
+//! Tests of the publisher over storage in memory, in paused time.
 
 use super::*;
 use crate::registration::Registration;
@@ -97,14 +97,14 @@ async fn tampered_entry_closes_barrier_until_republished() {
             object.status.storage_versions.push(twin);
         },
     ] {
-        // As long as storage fails, it cannot be repaired.
+        // The publisher cannot repair the entry while storage fails.
         a.storage.set_behavior(ClusterBehavior::Failing);
         storage.tamper("core.pods", tamper);
         sleep_ms(1_000).await;
         let closed = a.permit("core.pods").unwrap_err();
         assert_eq!(closed.last_error.as_deref(), Some("on purpose"));
         assert_eq!(a.manager.check_writable().unwrap_err(), "to be published again: core.pods");
-        assert!(a.permit("apps.deployments").unwrap().is_some(), "each resource for itself");
+        assert!(a.permit("apps.deployments").unwrap().is_some(), "each resource has its own state");
         a.storage.set_behavior(ClusterBehavior::Healthy);
         sleep_ms(10_000).await;
         a.renew();
@@ -120,7 +120,7 @@ async fn tampered_entry_closes_barrier_until_republished() {
 async fn publisher_retries_and_reports_last_error() {
     for (mood, error) in [
         (ClusterBehavior::Failing, "on purpose"),
-        (ClusterBehavior::Hanging, "storage did not answer in time"),
+        (ClusterBehavior::Hanging, "storage did not respond in time"),
         (ClusterBehavior::MembersUnknown, "the servers of the cluster are not known at the moment"),
     ] {
         let storage = MemoryCluster::new();
@@ -164,7 +164,7 @@ async fn barrier_closes_with_expired_lease_and_reopens_on_renewal() {
          last renewed 30 s ago and has expired"
     );
     assert_eq!(a.manager.check_writable().unwrap_err(), "the identity lease was last renewed 30 s ago and has expired");
-    assert_eq!(a.manager.check_first_publication(), Ok(()), "that is over");
+    assert_eq!(a.manager.check_first_publication(), Ok(()), "the first publication stays finished");
     a.renew();
     assert!(a.permit("core.pods").is_ok());
 }
@@ -188,10 +188,10 @@ async fn resources_register_change_and_unregister_at_run_time() {
     let (versions, next) = (a.manager.clone(), custom("example.com/v2"));
     let changing = async { versions.register_and_publish(next).await };
     tokio::select! {
-        () = changing => panic!("it cannot be published"),
+        () = changing => panic!("the registration cannot be published while storage fails"),
         () = sleep_ms(1_000) => {}
     }
-    assert!(a.permit("example.com.widgets").is_err(), "the old version is not written any more, the new one not yet");
+    assert!(a.permit("example.com.widgets").is_err(), "neither version may be written");
     a.storage.set_behavior(ClusterBehavior::Healthy);
     a.manager.register_and_publish(custom("example.com/v2")).await;
     assert!(a.permit("example.com.widgets").unwrap().unwrap().revision > first.revision);
@@ -217,5 +217,5 @@ async fn publisher_withdraws_entries_of_former_process() {
     assert_eq!(storage.describe("apps.deployments"), "b=apps/v1 | apps/v1 | True False");
     storage.take_log();
     sleep_ms(1_000).await;
-    assert_eq!(storage.take_log(), "", "once is enough");
+    assert_eq!(storage.take_log(), "", "the entry is withdrawn once");
 }

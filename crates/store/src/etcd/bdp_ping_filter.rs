@@ -1,9 +1,9 @@
-//! A connection on which etcd does not measure.
+//! Drops the PINGs with which etcd's gRPC server measures the bandwidth of a connection.
 //!
-//! gRPC in Go measures each connection: along with what it reads it sends a PING of its own making, to learn from its answer
-//! how much the other side may send ahead. On the connection for probes, which carries a few bytes at a time, that doubles the
-//! packets and wakes both sides twice for each of them. Such a PING is followed by another only once it was answered, so the
-//! first is kept from us and is the last. Every other PING passes: those that ask whether we live are none of these.
+//! grpc-go sends such a PING along with the data that it reads, to estimate the bandwidth-delay product (BDP) and size
+//! its flow control window. On the probe connection, which carries a few bytes at a time, this doubles the packets and
+//! wakes both sides twice per probe. grpc-go sends the next BDP PING only after a reply to the last, so dropping the
+//! first suppresses all of them. Keepalive PINGs carry another payload and pass.
 
 use std::io;
 use std::pin::Pin;
@@ -11,27 +11,26 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a PING that measures carries.
+/// The payload of grpc-go's BDP PING.
 const BDP_PING_PAYLOAD: [u8; 8] = [2, 4, 16, 16, 9, 14, 7, 7];
 
-/// The head of an HTTP/2 frame: length in three bytes, type, flags, stream in four.
+/// An HTTP/2 frame header: three bytes of length, type, flags, four bytes of stream id.
 const FRAME_HEAD_BYTES: usize = 9;
 
-/// A whole PING.
 const PING_FRAME_BYTES: usize = FRAME_HEAD_BYTES + BDP_PING_PAYLOAD.len();
 
-/// The head of a PING that wants an answer, without its last four bytes: the stream, which is always zero.
+/// The header of a PING that is no ACK, without the stream id, which is always zero.
 const PING_REQUEST_HEAD: [u8; 5] = [0, 0, 8, 6, 0];
 
-/// Read from the connection at once; answers to probes have less than a hundred bytes.
+/// Bytes per read from the connection; responses to probes are shorter than 100 bytes.
 const READ_BUFFER_BYTES: usize = 1 << 10;
 
-/// A connection without PINGs that measure.
+/// A byte stream without BDP PINGs from the server.
 #[derive(Debug)]
 pub(super) struct BdpPingFilter<Io> {
     io: Io,
     frame_filter: FrameFilter,
-    /// What has passed, and how much of it was taken.
+    /// Filtered bytes, the first `consumed` of which the reader has taken.
     filtered: Vec<u8>,
     consumed: usize,
 }
@@ -90,16 +89,17 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for BdpPingFilter<Io> {
     }
 }
 
-/// Tells frames apart, however they are cut into reads.
+/// Splits the byte stream into frames, independently of read boundaries, and drops BDP PINGs.
 #[derive(Debug, Default)]
 struct FrameFilter {
-    /// The beginning of a frame of which it is not known yet whether it passes.
+    /// The start of a frame that cannot be classified yet.
     head: Vec<u8>,
-    /// How much is left of a frame that passes.
+    /// Payload bytes left of the frame that is passing.
     passing_bytes: usize,
 }
 
 impl FrameFilter {
+    /// Appends `bytes` without BDP PINGs to `output`.
     fn filter(&mut self, mut bytes: &[u8], output: &mut Vec<u8>) {
         while let [first, rest @ ..] = bytes {
             if self.passing_bytes > 0 {
@@ -121,7 +121,8 @@ impl FrameFilter {
     }
 }
 
-/// How much of a frame follows its beginning, if it passes. Nobody knows before there is enough of it.
+/// The length of the payload still to pass if the frame passes; `None` while `beginning` is too short to decide, or if
+/// it is a whole BDP PING.
 fn payload_bytes_if_passed(beginning: &[u8]) -> Option<usize> {
     let head = beginning.get(..FRAME_HEAD_BYTES)?;
     if !head.starts_with(&PING_REQUEST_HEAD) {
@@ -140,7 +141,7 @@ mod tests {
         [&[0, 0, length, kind, flags, 0, 0, 0, 0], payload].concat()
     }
 
-    /// Cut into pieces of every size, the frames that pass are the ones expected.
+    /// Checks the frames that pass, with the input split into chunks of every size.
     #[track_caller]
     fn check(frames: &[Vec<u8>], expected: &[Vec<u8>]) {
         let (all, expected) = (frames.concat(), expected.concat());

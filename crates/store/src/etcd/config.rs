@@ -1,4 +1,4 @@
-//! What the etcd flags say, checked.
+//! The values of the `--etcd-*` flags, and their validation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,40 +15,40 @@ use transport::ClientCaBundle;
 
 use super::connection::EtcdAddress;
 
-/// The port of an URL that names none: etcd's.
+/// The port for URLs without one: etcd's default.
 const DEFAULT_PORT: u16 = 2379;
 
-/// Which etcd to use, and how.
+/// The values of the `--etcd-*` flags.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `--etcd-servers`: URLs of the members of one cluster, in order of preference.
     pub servers: Vec<String>,
-    /// `--etcd-cafile`: who signed the certificates of the servers. Needed for https.
+    /// `--etcd-cafile`: the CA bundle that signs the members' server certificates. Required for https.
     pub ca_file: Option<PathBuf>,
-    /// `--etcd-certfile`: who we are; with `--etcd-keyfile`.
+    /// `--etcd-certfile`: the client certificate; requires `--etcd-keyfile`.
     pub cert_file: Option<PathBuf>,
-    /// `--etcd-keyfile`: the key of our certificate.
+    /// `--etcd-keyfile`: the private key of the client certificate.
     pub key_file: Option<PathBuf>,
-    /// How long to wait for what.
+    /// Defaults to [`Timeouts::default`].
     pub timeouts: Timeouts,
 }
 
-/// How long to wait for etcd.
+/// Time limits for etcd.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For a connection to one etcd and its first answer.
+    /// For opening a connection, including the first response.
     pub connect: Duration,
-    /// For a request, over all etcds that are asked.
+    /// For a request, over all members that it is sent to.
     pub request: Duration,
-    /// The silence after which a connection in use is tested.
+    /// Idle time after which a connection in use is tested with a PING.
     pub keep_alive_interval: Duration,
-    /// For the answer to that test; then the connection is given up.
+    /// For the reply to that PING; then the connection is closed.
     pub keep_alive_timeout: Duration,
 }
 
 impl Default for Timeouts {
-    /// The keep-alive is kube-apiserver's. A request may take twice as long as etcd itself waits for consensus (7 s with its
-    /// usual election timeout), so that etcd's word on a write comes before we stop waiting for it.
+    /// The keepalive is kube-apiserver's. The request timeout is about twice the 7 s that etcd waits for consensus with
+    /// its default election timeout, so that etcd reports the outcome of a write before this client stops waiting.
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(2),
@@ -59,51 +59,51 @@ impl Default for Timeouts {
     }
 }
 
-/// A flag that cannot be used, and why.
+/// An unusable `--etcd-*` flag.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// There is nobody to ask.
+    /// `--etcd-servers` is empty.
     #[error("--etcd-servers names no server")]
     NoServers,
-    /// An URL that we cannot connect to.
+    /// A server URL is malformed.
     #[error("--etcd-servers: {url:?} is not a URL like https://10.0.0.1:2379: {reason}")]
     InvalidUrl {
-        /// As it was given.
+        /// The URL as given.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the URL.
         reason: String,
     },
-    /// https without a way to know whom to trust.
-    #[error("--etcd-servers has https URLs, which need --etcd-cafile to know whom to trust")]
+    /// https without a CA bundle.
+    #[error("--etcd-servers has https URLs, which need a CA bundle: set --etcd-cafile")]
     NoCa,
-    /// A certificate for nobody to see.
+    /// A TLS file that no URL uses.
     #[error("{flag} is given, but --etcd-servers has only http URLs")]
     UnusedTls {
         /// The flag that has no effect.
         flag: &'static str,
     },
-    /// Half of an identity.
+    /// A client certificate without its key, or the reverse.
     #[error("--etcd-certfile and --etcd-keyfile must be given together")]
     IncompleteClientCertificate,
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("{flag}: cannot read {path}")]
     UnreadableFile {
-        /// Which flag named it.
+        /// The flag that names the file.
         flag: &'static str,
-        /// As it was given.
+        /// The path as given.
         path: PathBuf,
-        /// Why.
+        /// The read error.
         #[source]
         source: io::Error,
     },
-    /// A file without what it is for.
-    #[error("{flag}: {path} is no use: {reason}")]
+    /// A file does not hold a usable certificate or key.
+    #[error("{flag}: {path} is not usable: {reason}")]
     InvalidContent {
-        /// Which flag named it.
+        /// The flag that names the file.
         flag: &'static str,
-        /// As it was given.
+        /// The path as given.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the content.
         reason: String,
     },
 }
@@ -113,7 +113,7 @@ const CERT_FLAG: &str = "--etcd-certfile";
 const KEY_FLAG: &str = "--etcd-keyfile";
 
 impl Config {
-    /// Plain http, without certificates, with the usual timeouts.
+    /// A configuration for plain http with the default timeouts.
     pub fn new(servers: Vec<String>) -> Self {
         Self { servers, ca_file: None, cert_file: None, key_file: None, timeouts: Timeouts::default() }
     }
@@ -127,7 +127,7 @@ impl Config {
         self.servers.iter().map(address).collect()
     }
 
-    /// What https connections are made with; `None` if there are none.
+    /// The TLS connector for https members; `None` if all URLs are http.
     pub(super) fn tls(&self) -> Result<Option<TlsConnector>, ConfigError> {
         let files = [(CA_FLAG, &self.ca_file), (CERT_FLAG, &self.cert_file), (KEY_FLAG, &self.key_file)];
         if !self.addresses()?.iter().any(|address| address.tls_name.is_some()) {
@@ -166,7 +166,7 @@ fn parse_address(url: &str) -> Result<EtcdAddress, String> {
         _ => return Err("it must begin with http:// or https://".to_owned()),
     };
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-        return Err("it must end after the port".to_owned());
+        return Err("it must not have a path or a query".to_owned());
     }
     let authority = uri.authority().ok_or("it names no host")?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();

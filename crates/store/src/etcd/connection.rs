@@ -1,7 +1,7 @@
-//! One connection to one etcd.
+//! One connection to one etcd member.
 //!
-//! Connections are ours rather than a pool's, because a write needs to know two things that a pool hides: whether its
-//! request was sent at all, and that the etcd at the other end had answered before the request was entrusted to it.
+//! The backend manages connections itself instead of using a pool, because a write must know two facts that a pool
+//! hides: whether its request was sent at all, and that the member had responded on this connection before.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,49 +34,46 @@ use super::version::EtcdVersion;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A connection, and why it ended badly.
+/// A connection, and the channel that reports why it failed.
 type NewConnection = (SendRequest<Body>, oneshot::Receiver<String>);
 
-/// What a connection is for. Watches have their own, so that a flood of events delays no request.
+/// The use of a connection. Watches have a connection of their own, so that a flood of events delays no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionPurpose {
-    /// Requests that are answered once.
     Requests,
-    /// Streams of events.
     Watches,
 }
 
-/// Unread events of one watch that etcd may send ahead, which bounds our memory per slow watch.
+/// Bytes of unread events per watch that etcd may send ahead; bounds the memory of a slow watch.
 const WATCH_WINDOW_BYTES: u32 = 1 << 20;
 
-/// The most that HTTP/2 allows: only the window of each watch holds it back, so that a slow one never stops the others.
+/// HTTP/2's maximum: only the window of each stream limits it, so that a slow watch never blocks the others.
 const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
-/// Where an etcd listens, as given by `--etcd-servers`.
+/// The address of an etcd member, from `--etcd-servers`.
 #[derive(Clone, Debug)]
 pub(super) struct EtcdAddress {
-    /// Scheme and authority, for requests.
+    /// Scheme and authority, for request URIs.
     pub(super) origin: Uri,
-    /// The name or the address, without brackets.
+    /// Host name or IP address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// Whom the certificate must be for; `None`: no TLS.
+    /// The name that the server certificate must be valid for; `None`: no TLS.
     pub(super) tls_name: Option<ServerName<'static>>,
 }
 
 impl fmt::Display for EtcdAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the slash that an URI without a path is shown with.
+        // `Uri` displays an empty path as a slash.
         f.write_str(self.origin.to_string().trim_end_matches('/'))
     }
 }
 
-/// Plain or TLS.
+/// A plain or a TLS stream.
 pub(super) trait IoStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> IoStream for T {}
 
-/// Makes connections.
 #[derive(Clone)]
 pub(super) struct EtcdDialer {
     pub(super) tls: Option<TlsConnector>,
@@ -85,7 +82,7 @@ pub(super) struct EtcdDialer {
 }
 
 impl EtcdDialer {
-    /// Connects and asks who is there: a connection on which nobody answers is none.
+    /// Connects, and sends a status request: a connection on which the member does not respond counts as failed.
     pub(super) async fn dial(
         &self,
         address: &EtcdAddress,
@@ -94,7 +91,7 @@ impl EtcdDialer {
         let limit = self.timeouts.connect;
         match tokio::time::timeout(limit, self.dial_without_timeout(address, purpose)).await {
             Ok(dialed) => dialed.map_err(|reason| format!("cannot connect: {reason}")),
-            Err(_) => Err(format!("no answer within {limit:?} to a new connection")),
+            Err(_) => Err(format!("no response on a new connection within {limit:?}")),
         }
     }
 
@@ -113,10 +110,11 @@ impl EtcdDialer {
         };
         let status = match link.unary(tonic::Request::new(StatusRequest {})).await {
             Ok(status) => status,
-            // The request knows that the connection has ended, and the connection knows why.
+            // The request reports only that the connection is closed; the connection task knows why.
             Err(_) if link.sender.is_closed() => {
                 let reason = ended.await.unwrap_or("etcd closed the connection".to_owned());
-                // A certificate that etcd does not accept is told after our side of the handshake is done, if at all.
+                // etcd rejects a client certificate only after the client side of the TLS handshake has finished, if it
+                // says so at all.
                 let hint = "; etcd may not accept our certificate, see --etcd-certfile";
                 return Err(if address.tls_name.is_some() { reason + hint } else { reason });
             }
@@ -131,7 +129,7 @@ impl EtcdDialer {
         self.handshake(self.open_io(address).await?, purpose).await
     }
 
-    /// A connection on which nothing was said yet.
+    /// Opens a TCP or TLS connection without any HTTP/2 exchange.
     pub(super) async fn open_io(&self, address: &EtcdAddress) -> Result<Box<dyn IoStream>, BoxError> {
         let tcp = TcpStream::connect((address.host.as_str(), address.port)).await?;
         tcp.set_nodelay(true)?;
@@ -154,20 +152,20 @@ impl EtcdDialer {
         }
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await?;
         let stop = self.tasks.stop_token();
-        let (tell, told) = oneshot::channel();
+        let (closed_tx, closed_rx) = oneshot::channel();
         self.tasks.spawn_once("etcd connection", async move {
             tokio::select! {
                 ended = connection => {
                     if let Err(error) = ended {
-                        tracing::debug!(error = &error as &dyn std::error::Error, "a connection to etcd ended");
-                        // Only who made the connection asks, and only at the beginning.
-                        let _ = tell.send(format_error_chain(&error));
+                        tracing::debug!(error = &error as &dyn std::error::Error, "etcd connection failed");
+                        // The receiver is dropped once the connection has been set up.
+                        let _ = closed_tx.send(format_error_chain(&error));
                     }
                 }
                 () = stop.cancelled() => {}
             }
         });
-        Ok((sender, told))
+        Ok((sender, closed_rx))
     }
 }
 
@@ -177,30 +175,30 @@ impl fmt::Debug for EtcdDialer {
     }
 }
 
-/// A connection on which an etcd has answered. Clones share it.
+/// A connection on which a member has responded. Clones share the connection.
 #[derive(Clone, Debug)]
 pub(super) struct EtcdConnection {
     sender: SendRequest<Body>,
     origin: Uri,
-    /// Of the etcd at the other end; `None`: it says something that we do not understand.
+    /// The version of the member; `None` if it cannot be parsed.
     pub(super) version: Option<EtcdVersion>,
-    /// The cluster that it is a member of.
     pub(super) cluster: u64,
     is_retired: Arc<AtomicBool>,
 }
 
 impl EtcdConnection {
-    /// Whether the next who needs a connection should make another.
+    /// True if the next request must open another connection.
     pub(super) fn is_unusable(&self) -> bool {
         self.sender.is_closed() || self.is_retired.load(Ordering::Relaxed)
     }
 
-    /// Entrusts nothing more to it; who uses it keeps it.
+    /// Excludes the connection from new requests; those in flight go on.
     pub(super) fn retire(&self) {
         self.is_retired.store(true, Ordering::Relaxed);
     }
 
-    /// Sends a request and waits for its answer, without a limit of our own: `timeout` is what etcd is told.
+    /// Sends a request and awaits its response without a local time limit: `timeout` is only sent to etcd as the gRPC
+    /// deadline.
     pub(super) async fn send<C: EtcdRequest>(&self, message: C, timeout: Duration) -> Result<C::Response, Status> {
         let mut request = tonic::Request::new(message);
         request.set_timeout(timeout);
@@ -208,7 +206,6 @@ impl EtcdConnection {
         self.unary(request).await
     }
 
-    /// Opens a stream of messages both ways.
     pub(super) async fn open_stream<C: EtcdRequest>(
         &self,
         messages: impl Stream<Item = C> + Send + 'static,
@@ -232,12 +229,12 @@ impl EtcdConnection {
     }
 }
 
-/// Makes an etcd that has lost its leader say so at once instead of waiting for one.
+/// Makes a member without a leader fail at once instead of waiting for an election.
 fn require_leader<Message>(request: &mut tonic::Request<Message>) {
     request.metadata_mut().insert("hasleader", tonic::metadata::MetadataValue::from_static("true"));
 }
 
-/// Carries gRPC over a connection and marks what never left.
+/// Sends gRPC requests on a connection and marks those that were never sent as [`UnsentRequest`].
 struct GrpcSender(SendRequest<Body>);
 
 impl GrpcService<Body> for GrpcSender {
@@ -246,7 +243,7 @@ impl GrpcService<Body> for GrpcSender {
     type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // HTTP/2 takes requests at any time; a closed connection is told by the call, as an unsent request.
+        // HTTP/2 accepts requests at any time; on a closed connection `call` fails with an unsent request.
         Poll::Ready(Ok(()))
     }
 
@@ -261,7 +258,7 @@ impl GrpcService<Body> for GrpcSender {
     }
 }
 
-/// Lets hyper start its tasks in our family.
+/// Spawns hyper's tasks in the [`Tasks`] of the store.
 #[derive(Clone)]
 struct TaskExecutor(Tasks);
 

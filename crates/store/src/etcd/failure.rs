@@ -1,4 +1,4 @@
-//! What becomes of a request that etcd did not answer with success, and what that means for whoever sent it.
+//! Classification of failed etcd requests, and the store error that each becomes.
 
 use std::error::Error as _;
 use std::fmt;
@@ -8,42 +8,37 @@ use tonic::{Code, Status};
 use super::proto::PAGE_BYTES_MAX;
 use crate::contract::Error;
 
-/// How a request ended without an answer to use.
+/// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EtcdFailure {
-    /// etcd has looked at it, and every etcd of the cluster would say the same.
+    /// etcd rejected the request, and every other member would too.
     Rejected(EtcdRejection),
-    /// It was not done, for sure: this etcd could not be asked, or would not. Another one may.
+    /// The request was certainly not executed: this member was unreachable or unable. Another member may succeed.
     NotExecuted(String),
-    /// It may have been done: the answer was lost, or says so little.
+    /// The request may have been executed: the response was lost or is inconclusive.
     OutcomeUnknown(String),
 }
 
-/// Why etcd refused.
+/// The reason for which etcd rejected a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EtcdRejection {
-    /// The revision is forgotten.
     Compacted,
-    /// The revision is not written yet.
     FutureRevision,
-    /// The request is too large.
     TooLarge(String),
-    /// The answer would be larger than we read.
+    /// The response would exceed [`PAGE_BYTES_MAX`].
     ResponseTooLarge,
-    /// A lease that is not there.
     LeaseNotFound,
-    /// The database has reached its quota. A write that was refused so may still have been done: the etcd that applies the
-    /// write which crosses the quota does apply it, and answers with this.
+    /// The database has reached its quota. A write that fails with this may still have been executed: the member that
+    /// applies the write which crosses the quota does apply it, and responds with this error.
     NoSpace,
-    /// Members of the cluster hold different data.
+    /// The members of the cluster hold different data.
     Corrupt,
-    /// We may not do this.
+    /// etcd denies access to this client.
     Denied(String),
-    /// The request makes no sense to etcd.
     Malformed(String),
 }
 
-/// A request that never left us; part of the causes of a [`Status`].
+/// A request that was never sent; part of the source chain of a [`Status`].
 #[derive(Debug)]
 pub(super) struct UnsentRequest(pub(super) hyper::Error);
 
@@ -55,14 +50,14 @@ impl fmt::Display for UnsentRequest {
 
 impl std::error::Error for UnsentRequest {}
 
-/// Judges what a call ended with. Whatever is not known to be harmless counts as unknown.
+/// Classifies the status of a failed call. A failure that is not known to be harmless has an unknown outcome.
 pub(super) fn classify_status(status: &Status) -> EtcdFailure {
     let text = status.message();
     if let Some(refusal) = classify_rejection(status) {
         return EtcdFailure::Rejected(refusal);
     }
     match text.strip_prefix("etcdserver: ").unwrap_or(text) {
-        // Asked with `hasleader`, an etcd that knows no leader says so before it looks at the request.
+        // With `hasleader` set, a member without a leader fails before it looks at the request.
         "no leader" => {
             EtcdFailure::NotExecuted("it has no leader: most members of the etcd cluster are not reachable".to_owned())
         }
@@ -71,7 +66,7 @@ pub(super) fn classify_status(status: &Status) -> EtcdFailure {
             EtcdFailure::NotExecuted("it is a learner, which serves no clients".to_owned())
         }
         "not capable" => EtcdFailure::NotExecuted("it is still starting".to_owned()),
-        // Said by the member that we asked, instead of sending the proposal to the leader.
+        // Returned by the contacted member instead of forwarding the proposal to the leader.
         "raft proposal dropped" => {
             EtcdFailure::NotExecuted("it dropped the request while it changed its leader".to_owned())
         }
@@ -89,13 +84,13 @@ fn classify_rejection(status: &Status) -> Option<EtcdRejection> {
         "requested lease not found" => Some(EtcdRejection::LeaseNotFound),
         "request is too large" | "too many operations in txn request" => Some(EtcdRejection::TooLarge(text.to_owned())),
         "user name is empty" => Some(EtcdRejection::Denied(text.to_owned())),
-        // What our side says when it gives up on a message, with a cause under it, is no answer of etcd.
+        // A status with a source comes from the local gRPC client, not from etcd.
         _ if status.source().is_some() => None,
         other => rejection_by_code(status.code(), other),
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "every code that is not known to be a refusal may be anything")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other code may be no rejection at all")]
 fn rejection_by_code(code: Code, text: &str) -> Option<EtcdRejection> {
     match code {
         Code::OutOfRange if text.contains("decoded message length too large") => Some(EtcdRejection::ResponseTooLarge),
@@ -113,14 +108,14 @@ fn is_unsent(status: &Status) -> bool {
     error_chain(status.source()).any(<dyn std::error::Error>::is::<UnsentRequest>)
 }
 
-/// An error and what is under it.
+/// The error and all its sources.
 fn error_chain<'a>(
     error: Option<&'a (dyn std::error::Error + 'static)>,
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(error, |&error| error.source())
 }
 
-/// What an error says, with its causes, each once.
+/// An error with its sources in one line, without repetitions.
 pub(super) fn format_error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in error_chain(error.source()).map(ToString::to_string) {
@@ -131,36 +126,36 @@ pub(super) fn format_error_chain(error: &(dyn std::error::Error + 'static)) -> S
     text
 }
 
-/// What a status says: its message, or its causes where it has none.
+/// The message of a status, or its sources if it has no message.
 fn describe_status(status: &Status) -> String {
     match (status.source(), status.message()) {
         (Some(source), "") => format_error_chain(source),
         (Some(source), message) if format_error_chain(source).contains(message) => format_error_chain(source),
-        (_, "") => format!("{:?}, without a reason", status.code()),
+        (_, "") => format!("{:?} without a message", status.code()),
         (_, message) => message.to_owned(),
     }
 }
 
 impl EtcdFailure {
-    /// What happened, for those to whom every failure is the same.
+    /// The reason as text, for callers that treat all failures alike.
     pub(super) fn into_reason(self) -> String {
         match self {
             Self::NotExecuted(reason) | Self::OutcomeUnknown(reason) => reason,
-            Self::Rejected(refusal) => format!("etcd refused it: {refusal:?}"),
+            Self::Rejected(refusal) => format!("etcd rejected the request: {refusal:?}"),
         }
     }
 
-    /// What it means for a request that changes nothing, or nothing that matters.
+    /// The store error for a request that is safe to repeat.
     pub(super) fn into_read_error(self) -> Error {
         match self {
             Self::NotExecuted(reason) | Self::OutcomeUnknown(reason) => {
-                Error::Unavailable { reason: format!("no etcd of --etcd-servers answers: {reason}") }
+                Error::Unavailable { reason: format!("no etcd member of --etcd-servers responds: {reason}") }
             }
             Self::Rejected(refusal) => refusal.into_error(),
         }
     }
 
-    /// What it means for a transaction.
+    /// The store error for a transaction.
     pub(super) fn into_write_error(self) -> Error {
         match self {
             Self::OutcomeUnknown(reason) => Error::OutcomeUnknown { reason },
@@ -170,7 +165,6 @@ impl EtcdFailure {
     }
 }
 
-/// What to do about a full database.
 const NO_SPACE: &str = "etcd raised its NOSPACE alarm: its database has reached --quota-backend-bytes and takes no writes; \
     compact and defragment it (etcdctl defrag), then clear the alarm (etcdctl alarm disarm)";
 
@@ -193,7 +187,7 @@ impl EtcdRejection {
                 ),
             },
             Self::Compacted | Self::FutureRevision | Self::LeaseNotFound => {
-                Error::Unavailable { reason: format!("etcd changed its mind about a revision or a lease: {self:?}") }
+                Error::Unavailable { reason: format!("unexpected error about a revision or a lease: {self:?}") }
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Times to live as etcd leases.
 //!
-//! etcd keeps a lease in memory on every member and sends it through consensus when it is made, so a lease per write is
-//! dear. Two habits keep them few:
+//! A lease costs memory on every member and a round of consensus to create, so one lease per write is expensive. Two
+//! rules keep their number low:
 //!
-//! - Long ones are **shared**, as kube-apiserver shares them: a lease is granted for a little longer than asked, and is
-//!   lent to further keys while that surplus lasts.
-//! - A short one, whose surplus would be less than a second, is **kept** for the key that it was granted for. The next put
-//!   of the same key with the same time to live, a renewal, keeps that lease alive and puts the key with it again.
+//! - Long leases are **shared**, as in kube-apiserver: a lease is granted for slightly longer than requested and serves
+//!   further keys while that surplus lasts.
+//! - A short lease, whose surplus would be less than a second, is **dedicated** to the key that it was granted for. A
+//!   renewal, that is the next put of the same key with the same time to live, keeps that lease alive and reuses it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,25 +21,26 @@ use super::members::EtcdMembers;
 use super::proto::{LeaseGrantRequest, LeaseKeepAliveRequest, RetrySafety};
 use crate::contract::{Error, Key, Op, TransactionOutcome};
 
-/// Keys on one shared lease at most, as in kube-apiserver: etcd removes all of them in one step when it expires.
+/// Keys per shared lease, as in kube-apiserver: etcd removes all of them in one step when the lease expires.
 const KEYS_PER_LEASE_MAX: usize = 1000;
 
-/// The surplus of a shared lease: so much of its time to live, and not more than a minute. As in kube-apiserver.
+/// The surplus of a shared lease: this share of its time to live, at most a minute. As in kube-apiserver.
 const SURPLUS_PERCENT: u64 = 5;
 const SURPLUS_SECONDS_MAX: u64 = 60;
 
-/// Kept leases that we remember at most. What is forgotten costs a new lease at its next renewal.
+/// Dedicated leases to remember. A lease beyond this limit is forgotten, and the next renewal of its key grants a new
+/// one.
 const DEDICATED_LEASES_MAX: usize = 4096;
 
-/// Different times to live that we share leases for at most; kube-apiserver uses two.
+/// Distinct times to live with a shared lease; kube-apiserver uses two.
 const SHARED_LEASES_MAX: usize = 64;
 
-/// The leases of this client.
+/// The leases of this client, for reuse.
 #[derive(Debug, Default)]
 pub(super) struct LeasePool {
-    /// By seconds. The inner lock is held while a lease is granted, so that all who need it wait for one.
+    /// By seconds. The inner lock is held while a lease is granted, so that concurrent callers share one grant.
     shared: Mutex<HashMap<u64, Arc<tokio::sync::Mutex<Option<SharedLease>>>>>,
-    /// By key. A lease that is lent is not in here.
+    /// By key. A lease in use by a transaction is not in the map.
     dedicated: Mutex<HashMap<Key, DedicatedLease>>,
 }
 
@@ -54,28 +55,28 @@ struct SharedLease {
 struct DedicatedLease {
     id: i64,
     seconds: u64,
-    /// The latest time at which etcd has certainly not forgotten it.
+    /// The latest time at which etcd has certainly not expired the lease.
     valid_until: Instant,
     usage: LeaseUsage,
 }
 
-/// Whether the key of a kept lease may be on it.
+/// Whether the key of a dedicated lease may be attached to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeaseUsage {
     Unused,
     Used,
 }
 
-/// The leases of one transaction, by the seconds they were asked for.
+/// The leases of one transaction, by requested seconds.
 #[derive(Debug, Default)]
 pub(super) struct TransactionLeases {
     by_seconds: Vec<(u64, i64)>,
-    /// The one that comes back for the next renewal.
+    /// Returned to the pool for the next renewal.
     dedicated: Option<(Key, DedicatedLease)>,
 }
 
 impl TransactionLeases {
-    /// The lease for a put; 0: none.
+    /// The lease id for a put; 0: no lease.
     pub(super) fn lease_id(&self, ttl: Option<Duration>) -> i64 {
         let Some(ttl) = ttl else { return 0 };
         let seconds = ttl_seconds(ttl);
@@ -84,7 +85,7 @@ impl TransactionLeases {
 }
 
 impl LeasePool {
-    /// A lease for every time to live in the operations, each with at least that time left.
+    /// Returns a lease for every time to live in the operations, each with at least that time left.
     pub(super) async fn acquire(
         &self,
         members: &EtcdMembers,
@@ -116,6 +117,7 @@ impl LeasePool {
         Ok(lent)
     }
 
+    /// Returns the current lease for this time to live while its surplus lasts, or grants a new one.
     async fn acquire_shared(
         &self,
         members: &EtcdMembers,
@@ -124,7 +126,7 @@ impl LeasePool {
         deadline: Instant,
     ) -> Result<i64, Error> {
         let slot = self.shared.lock().entry(seconds).or_default().clone();
-        let late = |_| Error::Unavailable { reason: "etcd grants no lease in time".to_owned() };
+        let late = |_| Error::Unavailable { reason: "etcd granted no lease before the deadline".to_owned() };
         let mut current = timeout_at(deadline, slot.lock()).await.map_err(late)?;
         if let Some(shared) = &mut *current {
             let has_time = shared.granted_at.elapsed() <= Duration::from_secs(surplus_seconds(seconds));
@@ -141,6 +143,7 @@ impl LeasePool {
         Ok(id)
     }
 
+    /// Keeps the key's last lease alive and returns it, or grants a new one.
     async fn acquire_dedicated(
         &self,
         members: &EtcdMembers,
@@ -159,14 +162,14 @@ impl LeasePool {
         Ok(DedicatedLease { id, seconds, valid_until: lives_until, usage: LeaseUsage::Unused })
     }
 
-    /// Takes back what a transaction was lent, once its outcome is known.
+    /// Returns the dedicated lease of a transaction to the pool, once the outcome is known.
     pub(super) fn finish_transaction(&self, leases: TransactionLeases, outcome: &TransactionOutcome) {
         let Some((key, mut kept)) = leases.dedicated else { return };
         match (outcome, kept.usage) {
             (TransactionOutcome::Committed(_), _) => kept.usage = LeaseUsage::Used,
             (TransactionOutcome::Conflict { .. }, LeaseUsage::Unused) => {}
-            // The key may still be on it, and was given more time without having been put. Once is the lateness of one
-            // renewal; a client that fails again and again must not keep its key alive.
+            // The key may be attached to the lease, which was kept alive without a put. Once delays the expiry by one
+            // renewal; a client that keeps failing must not keep its key alive, so the lease is dropped.
             (TransactionOutcome::Conflict { .. }, LeaseUsage::Used) => return,
         }
         let mut all = self.dedicated.lock();
@@ -179,11 +182,11 @@ impl LeasePool {
         }
     }
 
-    /// Forgets leases that etcd does not know.
+    /// Removes leases that etcd no longer knows.
     pub(super) fn remove_lost(&self, leases: TransactionLeases) {
         for (seconds, id) in leases.by_seconds {
             let Some(slot) = self.shared.lock().get(&seconds).cloned() else { continue };
-            // Who holds the lock is granting a new one just now.
+            // A locked slot is being granted a new lease.
             if let Ok(mut current) = slot.try_lock()
                 && current.is_some_and(|shared| shared.id == id)
             {
@@ -206,8 +209,8 @@ async fn grant_lease(members: &EtcdMembers, seconds: u64, deadline: Instant) -> 
     Ok(response.id)
 }
 
-/// Gives a lease its full time again; the seconds it then has, `None` if it is gone or etcd does not say. There is no harm in
-/// not knowing: the caller takes a new one.
+/// Resets a lease to its full time to live and returns the seconds left; `None` if the lease is gone or etcd does not
+/// respond, in which case the caller grants a new lease.
 async fn keep_alive(members: &EtcdMembers, id: i64, deadline: Instant) -> Option<u64> {
     let (index, link) =
         timeout_at(deadline, members.stream_connection(ConnectionPurpose::Requests)).await.ok()?.ok()?;
@@ -217,7 +220,7 @@ async fn keep_alive(members: &EtcdMembers, id: i64, deadline: Instant) -> Option
         Ok(Ok(Some(response))) => u64::try_from(response.ttl).ok().filter(|left| *left > 0),
         Ok(Ok(None)) => None,
         Ok(Err(status)) => {
-            tracing::debug!(failure = ?classify_status(&status), "a lease was not kept alive");
+            tracing::debug!(failure = ?classify_status(&status), "lease keepalive failed");
             None
         }
         Err(_) => {

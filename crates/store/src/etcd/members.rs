@@ -1,9 +1,9 @@
-//! The etcds that we may ask, and which of them is asked next.
+//! The members of `--etcd-servers`, and the choice of the member for each request.
 //!
-//! Requests go to the etcd that answered last. One that fails rests for a while, during which the others are asked first,
-//! so that a dead etcd costs its one failure and not one per request. A write goes on to another etcd only if it is
-//! certain that it was not done. When all have failed they are asked again, unless that has been so for a while: then a
-//! request asks each once, and who sent it knows soon.
+//! Requests go to the member that responded last. A member that fails backs off for a while, during which the others
+//! come first, so that a dead member costs one failure and not one per request. A write moves on to another member only
+//! if it was certainly not executed. After all members have failed, a request retries them, unless the outage already
+//! lasts longer than [`OUTAGE_TIMEOUT`]: then it tries each member once and fails fast.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -21,29 +21,30 @@ use super::probe_connection::EtcdProbeTarget;
 use super::proto::{EtcdRequest, RetrySafety};
 use super::version::EtcdVersion;
 
-/// How long an etcd rests after its first failure; doubled with each further one.
+/// The backoff after a member's first failure; doubled with each further one.
 const FAILURE_BACKOFF_MIN: Duration = Duration::from_secs(1);
 
-/// The longest rest, so that an etcd which is back is soon used when it is needed.
+/// The longest backoff, so that a recovered member is soon used again.
 const FAILURE_BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// The pauses after all etcds have failed, before they are asked again; never past the deadline. The longest is about half of
-/// what a cluster needs to elect a leader.
+/// The pauses between rounds over all members; never past the deadline. The longest is about half of what a cluster
+/// needs to elect a leader.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// How long requests wait for etcds of which none answers: longer than an election takes, shorter than people like to wait.
+/// How long requests retry while no member responds: longer than a leader election takes, short enough for an
+/// interactive client.
 const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// All etcds of `--etcd-servers`.
+/// The members of one etcd cluster, with their connections and health.
 #[derive(Debug)]
 pub(super) struct EtcdMembers {
     members: Vec<EtcdMember>,
     dialer: EtcdDialer,
-    /// Where the next request goes first.
+    /// The index of the member that the next request goes to first.
     preferred: AtomicUsize,
-    /// The cluster of the first etcd that answered, which all must belong to.
+    /// The cluster id of the first member that responded; all must have the same.
     cluster: OnceLock<u64>,
-    /// When the first of the requests began that no etcd has answered, if none was answered since.
+    /// The start of the oldest failed request since the last response of any member.
     outage_since: Mutex<Option<Instant>>,
 }
 
@@ -55,7 +56,6 @@ struct EtcdMember {
     health: Mutex<MemberHealth>,
 }
 
-/// A connection, or why there is none.
 #[derive(Debug, Default)]
 struct ConnectionSlot {
     connection: Option<EtcdConnection>,
@@ -86,42 +86,41 @@ impl EtcdMembers {
         }
     }
 
-    /// Connects to every etcd that is there, to learn their versions. What fails is tried again when it is needed.
+    /// Connects to every reachable member, to learn their versions. Failed connections are retried when needed.
     pub(super) async fn connect_all(&self) {
         let dialing = self.members.iter().map(|member| self.dialer.dial(&member.address, ConnectionPurpose::Requests));
-        // Let in one by one, so that the order of the flag and not that of the answers decides whose cluster it is.
+        // In order of the flag, so that its first reachable member determines the cluster id.
         for (index, dialed) in join_all(dialing).await.into_iter().enumerate() {
             let mut slot = self.members[index].requests.lock().await;
-            // Why one was not let in is told to those who need it.
+            // The slot records the failure.
             let _ = self.store_connection(index, &mut slot, dialed);
         }
     }
 
-    /// How connections are made.
     pub(super) fn dialer(&self) -> &EtcdDialer {
         &self.dialer
     }
 
-    /// The etcd that answered last, for probes; `None` if none ever did.
+    /// The address of the member that responded last, for probes; `None` if none ever did.
     pub(super) fn probe_target(&self) -> Option<EtcdProbeTarget> {
         let cluster = *self.cluster.get()?;
         let address = self.members[self.preferred.load(Ordering::Relaxed)].address.clone();
         Some(EtcdProbeTarget { address, cluster })
     }
 
-    /// The time that a request of now may take.
+    /// The deadline of a request that starts now.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.dialer.timeouts.request
     }
 
-    /// Whether every etcd that we know the version of answers progress requests, and we know one.
+    /// True if the version of at least one member is known and every known version supports progress requests.
     pub(super) fn support_progress_requests(&self) -> bool {
         let versions = self.members.iter().filter_map(|member| member.health.lock().version);
         let mut known = versions.map(EtcdVersion::supports_progress_requests).peekable();
         known.peek().is_some() && known.all(|answers| answers)
     }
 
-    /// Asks one etcd after another until one has answered, `deadline` has come, or none has answered anybody for a while.
+    /// Sends a request to one member after another until one responds, `deadline` passes, or the outage lasts too long.
     pub(super) async fn send<C: EtcdRequest>(&self, message: C, deadline: Instant) -> Result<C::Response, EtcdFailure> {
         let began = Instant::now();
         let mut pauses = PAUSES;
@@ -134,7 +133,7 @@ impl EtcdMembers {
                     Err(EtcdFailure::OutcomeUnknown(reason)) if C::RETRY == RetrySafety::Unsafe => {
                         return Err(EtcdFailure::OutcomeUnknown(self.describe_failure(index, &reason)));
                     }
-                    // What was cut short by the deadline says less than what came before.
+                    // A failure that is only due to the deadline says less than the earlier one.
                     Err(_) if Instant::now() >= deadline && reasons.contains_key(&index) => {}
                     Err(EtcdFailure::NotExecuted(reason) | EtcdFailure::OutcomeUnknown(reason)) => {
                         reasons.insert(index, self.describe_failure(index, &reason));
@@ -150,6 +149,7 @@ impl EtcdMembers {
         }
     }
 
+    /// Sends a request to one member and records the member's health.
     async fn send_to<C: EtcdRequest>(
         &self,
         index: usize,
@@ -159,22 +159,22 @@ impl EtcdMembers {
         let connecting = timeout_at(deadline, self.connection(index, ConnectionPurpose::Requests));
         let link = match connecting.await {
             Ok(linked) => linked.map_err(EtcdFailure::NotExecuted)?,
-            Err(_) => return Err(EtcdFailure::NotExecuted("no connection in time".to_owned())),
+            Err(_) => return Err(EtcdFailure::NotExecuted("no connection before the deadline".to_owned())),
         };
         let began = Instant::now();
         if began >= deadline {
-            return Err(EtcdFailure::NotExecuted("no time left to ask it".to_owned()));
+            return Err(EtcdFailure::NotExecuted("no time left to send the request".to_owned()));
         }
         let limit = self.attempt_deadline(C::RETRY, began, deadline);
         let result = match timeout_at(limit, link.send(message, limit - began)).await {
             Ok(result) => result.map_err(|status| classify_status(&status)),
-            Err(_) => Err(EtcdFailure::OutcomeUnknown(format!("no answer within {:?}", limit - began))),
+            Err(_) => Err(EtcdFailure::OutcomeUnknown(format!("no response within {:?}", limit - began))),
         };
         match &result {
             Ok(_) | Err(EtcdFailure::Rejected(_)) => self.record_success(index),
             Err(EtcdFailure::NotExecuted(_)) => self.record_failure(index),
             Err(EtcdFailure::OutcomeUnknown(_)) => {
-                // Whatever is wrong with it, the next request shall not be entrusted to this connection.
+                // The connection may be broken: send no further request on it.
                 link.retire();
                 self.record_failure(index);
             }
@@ -182,8 +182,7 @@ impl EtcdMembers {
         result
     }
 
-    /// A read leaves time for two others, at other etcds or by another connection to the same; a write that was sent can only
-    /// wait.
+    /// The deadline of one attempt. A read leaves time for two more attempts; a write that was sent can only wait.
     pub(super) fn attempt_deadline(&self, repeat: RetrySafety, began: Instant, deadline: Instant) -> Instant {
         match repeat {
             RetrySafety::Safe => deadline.min(began + self.dialer.timeouts.request / 3),
@@ -191,7 +190,7 @@ impl EtcdMembers {
         }
     }
 
-    /// A connection for a stream to the first etcd that has one, and its place in the list.
+    /// A connection for a stream to the first reachable member, with the member's index.
     pub(super) async fn stream_connection(
         &self,
         purpose: ConnectionPurpose,
@@ -206,23 +205,23 @@ impl EtcdMembers {
         Err(reasons.join("; "))
     }
 
-    /// Tells that a stream on a connection has ended badly, so that the next one tries elsewhere first.
+    /// Records that a stream failed, so that the next one tries another member first.
     pub(super) fn report_stream_failure(&self, index: usize, link: &EtcdConnection) {
         link.retire();
         self.record_failure(index);
     }
 
-    /// Tells that a stream has brought what it was opened for.
+    /// Records that a stream was established.
     pub(super) fn report_stream_success(&self, index: usize) {
         self.record_success(index);
     }
 
-    /// The reason, with the etcd that it is about.
+    /// Prefixes a reason with the address of the member.
     pub(super) fn describe_failure(&self, index: usize, reason: &str) -> String {
         format!("{}: {reason}", self.members[index].address)
     }
 
-    /// Every etcd once: from the preferred one on, those that rest last.
+    /// Every member once: from the preferred one on, those in backoff last.
     fn candidate_order(&self) -> Vec<usize> {
         let now = Instant::now();
         let first = self.preferred.load(Ordering::Relaxed);
@@ -232,7 +231,8 @@ impl EtcdMembers {
         order
     }
 
-    /// The connection to one etcd, made if there is none. Those who wait for it together share its failure as well.
+    /// Returns the connection to one member, dialing if there is none. Callers that wait for the same dial share its
+    /// failure.
     async fn connection(&self, index: usize, purpose: ConnectionPurpose) -> Result<EtcdConnection, String> {
         let member = &self.members[index];
         let asked = Instant::now();
@@ -245,12 +245,12 @@ impl EtcdMembers {
         {
             return Err(reason.clone());
         }
-        // In a box, because it is large and rare, and every request would carry the room for it.
+        // Boxed because the dialing future is large and rare, and would enlarge the future of every request.
         let dialed = Box::pin(self.dialer.dial(&member.address, purpose)).await;
         self.store_connection(index, &mut slot, dialed)
     }
 
-    /// Keeps a new connection, or why there is none.
+    /// Stores the result of dialing in the slot and in the member's health.
     fn store_connection(
         &self,
         index: usize,
@@ -269,7 +269,7 @@ impl EtcdMembers {
         admitted
     }
 
-    /// Two clusters in one list would each be given half of the data.
+    /// Rejects a member of another cluster: otherwise each cluster would receive part of the data.
     fn check_cluster(&self, link: EtcdConnection) -> Result<EtcdConnection, String> {
         match *self.cluster.get_or_init(|| link.cluster) == link.cluster {
             true => Ok(link),
@@ -277,7 +277,7 @@ impl EtcdMembers {
         }
     }
 
-    /// Takes down that no etcd has answered a request that began then; for how long that has been so.
+    /// Records that no member responded to a request that started at `began`; returns the duration of the outage.
     fn record_outage(&self, began: Instant) -> Duration {
         self.outage_since.lock().get_or_insert(began).elapsed()
     }
@@ -290,6 +290,7 @@ impl EtcdMembers {
         health.backoff_until = None;
     }
 
+    /// Puts a member into exponential backoff.
     fn record_failure(&self, index: usize) {
         let mut health = self.members[index].health.lock();
         let rest = FAILURE_BACKOFF_MIN.saturating_mul(1 << health.failures.min(8)).min(FAILURE_BACKOFF_MAX);

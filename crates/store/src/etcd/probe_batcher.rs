@@ -1,10 +1,10 @@
-//! Who waits for the current revision, and when the next probe is sent.
+//! Batches callers that need the current revision, and decides when to send the next probe.
 //!
-//! One probe answers all who came before it was sent. Who comes while it is under way waits for the next: what was
-//! acknowledged meanwhile may be newer than its answer. A probe costs etcd and us as much as some ten reads from memory, so
-//! under load it pays to wait for those who will come anyway: readers who were answered together ask again together. For the
-//! same reason those who wait on another worker are answered by a task there: to wake each of them from here is a call of the
-//! kernel each.
+//! One probe serves all callers that arrived before it was sent. A caller that arrives while a probe is in flight waits
+//! for the next one, because writes acknowledged meanwhile may be newer than its response. A probe costs etcd and
+//! unskew about as much as ten reads from memory, so under load it pays to wait for the callers that will come anyway:
+//! readers that were served together ask again together. Callers on another runtime are answered by one task there,
+//! because waking each of them from this thread costs a system call each.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use tokio::time::timeout;
 
 use crate::contract::{Error, Revision};
 
-/// Callers who wait at most; further ones wait to be let in.
+/// Callers waiting for a probe; further callers wait for a permit.
 const WAITERS_MAX: usize = 1024;
 
-/// So few callers are no crowd, and nobody waits for more of them.
+/// Below this number of callers no probe is delayed.
 const BATCH_MIN: usize = 4;
 
-/// How long a probe is put off for a crowd that does not come back: what a probe takes, or two.
+/// The longest delay of a probe for callers that do not return: the duration of one or two probes.
 const BATCH_WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// The callers of [`Store::revision`](crate::Store::revision).
+/// The callers of [`Store::revision`](crate::Store::revision) on one queue.
 #[derive(Debug)]
 pub(super) struct ProbeBatcher {
     permits: Semaphore,
@@ -39,10 +39,10 @@ type ProbeWaiter = oneshot::Sender<Result<Revision, Error>>;
 #[derive(Debug)]
 struct WaitingCallers {
     callers: Vec<(RuntimeIndex, ProbeWaiter)>,
-    /// The runtimes of those who have ever asked, by their numbers.
+    /// The runtimes of all callers so far, by runtime index.
     runtimes: Vec<Option<Handle>>,
     is_closed: bool,
-    /// How many are enough for the next probe; `None`: nobody is about to send one.
+    /// The number of callers that triggers the next probe; `None` while a probe is in flight.
     batch_target: Option<usize>,
 }
 
@@ -62,7 +62,7 @@ impl ProbeBatcher {
         }
     }
 
-    /// The answer to a probe that was sent after this call. Waits as long as somebody [answers](Self::run).
+    /// Returns the result of a probe that is sent after this call. Needs [`Self::run`] to be running.
     pub(super) async fn current_revision(&self) -> Result<Revision, Error> {
         let closed = || Error::Unavailable { reason: "the store is closed".to_owned() };
         let _seat = self.permits.acquire().await.map_err(|_| closed())?;
@@ -72,9 +72,9 @@ impl ProbeBatcher {
             if waiting.is_closed {
                 return Err(closed());
             }
-            let home = RuntimeIndex::current();
-            waiting.runtimes[home.index()].get_or_insert_with(Handle::current);
-            waiting.callers.push((home, caller));
+            let runtime = RuntimeIndex::current();
+            waiting.runtimes[runtime.index()].get_or_insert_with(Handle::current);
+            waiting.callers.push((runtime, caller));
             waiting.batch_target == Some(waiting.callers.len())
         };
         if is_enough {
@@ -83,16 +83,16 @@ impl ProbeBatcher {
         answer.await.map_err(|_| closed())?
     }
 
-    /// Answers callers with what `probe` returns, for ever.
+    /// Serves callers with the results of `probe`; never returns.
     pub(super) async fn run<Answer>(&self, probe: impl Fn() -> Answer)
     where
         Answer: Future<Output = Result<Revision, Error>>,
     {
-        let mut crowd = 0;
+        let mut expected_callers = 0;
         loop {
-            if crowd >= BATCH_MIN {
-                // A few always come late. Whoever is there by then is enough.
-                let _ = timeout(BATCH_WAIT_MAX, self.wait_for_callers(crowd - crowd / 8)).await;
+            if expected_callers >= BATCH_MIN {
+                // A few callers always come late, so seven eighths are enough.
+                let _ = timeout(BATCH_WAIT_MAX, self.wait_for_callers(expected_callers - expected_callers / 8)).await;
             }
             self.wait_for_callers(1).await;
             let callers = {
@@ -101,42 +101,43 @@ impl ProbeBatcher {
                 std::mem::take(&mut waiting.callers)
             };
             let answer = probe().await;
-            crowd = callers.len() + self.waiting.lock().callers.len();
+            expected_callers = callers.len() + self.waiting.lock().callers.len();
             self.respond(callers, &answer);
         }
     }
 
+    /// Delivers a result to all callers, by one task per foreign runtime.
     fn respond(&self, callers: Vec<(RuntimeIndex, ProbeWaiter)>, result: &Result<Revision, Error>) {
         let mut elsewhere: Vec<Vec<ProbeWaiter>> = Vec::new();
-        let mut here = Vec::with_capacity(callers.len());
-        for (home, caller) in callers {
-            if home == RuntimeIndex::current() {
-                here.push(caller);
+        let mut local = Vec::with_capacity(callers.len());
+        for (runtime, caller) in callers {
+            if runtime == RuntimeIndex::current() {
+                local.push(caller);
             } else {
                 elsewhere.resize_with(RuntimeIndex::count(), Vec::new);
-                elsewhere[home.index()].push(caller);
+                elsewhere[runtime.index()].push(caller);
             }
         }
-        for (callers, home) in elsewhere.into_iter().zip(self.runtimes()) {
-            let (false, Some(home)) = (callers.is_empty(), home) else { continue };
-            let (_inside, answer) = (home.enter(), result.clone());
+        for (callers, runtime) in elsewhere.into_iter().zip(self.runtimes()) {
+            let (false, Some(runtime)) = (callers.is_empty(), runtime) else { continue };
+            let (_inside, answer) = (runtime.enter(), result.clone());
             self.tasks.spawn_once("etcd revision elsewhere", async move { send_to_all(callers, &answer) });
         }
-        send_to_all(here, result);
+        send_to_all(local, result);
     }
 
     fn runtimes(&self) -> Vec<Option<Handle>> {
         self.waiting.lock().runtimes.clone()
     }
 
-    /// Lets nobody wait any longer: the store is closed.
+    /// Fails all waiting and all later callers: the store is closed.
     pub(super) fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_closed = true;
         waiting.callers.clear();
     }
 
-    /// Returns when so many wait.
+    /// Waits until `count` callers are waiting.
     async fn wait_for_callers(&self, count: usize) {
         loop {
             {
@@ -146,7 +147,7 @@ impl ProbeBatcher {
                     return;
                 }
             }
-            // May be a leftover of a wait that was given up, so look again.
+            // The notification may stem from an earlier wait that timed out, so check again.
             self.batch_ready.notified().await;
         }
     }
@@ -154,7 +155,7 @@ impl ProbeBatcher {
 
 fn send_to_all(callers: Vec<ProbeWaiter>, result: &Result<Revision, Error>) {
     for caller in callers {
-        // Who has gone does not need it.
+        // The receiver is gone if the caller was cancelled.
         let _ = caller.send(result.clone());
     }
 }

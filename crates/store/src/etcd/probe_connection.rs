@@ -1,9 +1,9 @@
-//! The lane for probes: a connection that nobody else uses, on which one probe follows another.
+//! A dedicated connection for probes, on which one probe follows another.
 //!
-//! Every consistent read waits for a probe, so that a probe should cost little. The general way to ask etcd has a task for
-//! each connection and one for each request, and each wakes the next; here whoever probes moves the connection along itself.
-//! Only the good case is handled: whatever else happens, the lane is closed, and the probe is asked the general way, which
-//! knows about failing etcds and deadlines.
+//! Every consistent read waits for a probe, so probes must be cheap. The general path through
+//! [`EtcdMembers`](super::EtcdMembers) has a task per connection and one per request, each of which wakes the next;
+//! here the probing task drives the connection itself. This path handles only success: on any failure it closes the
+//! connection, and the probe takes the general path, which knows failover and deadlines.
 
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -24,22 +24,22 @@ use super::proto::{EtcdRequest as _, RangeRequest, RangeResponse};
 use super::reads::{probe_request, response_revision};
 use crate::contract::Revision;
 
-/// For how long a probe waits before it is asked the general way. An etcd that takes longer has other troubles.
+/// The time after which a probe takes the general path.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A lane that was quiet for so long may have been cut by something in between.
+/// A connection idle for this long may have been cut by a middlebox, so a new one is opened.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// For how long nobody tries to open a lane after one failed.
+/// The wait before reopening a failed connection.
 const REOPEN_DELAY: Duration = Duration::from_secs(5);
 
-/// Answers to probes have some thirty bytes.
+/// Responses to probes have some thirty bytes.
 const RESPONSE_BYTES_MAX: usize = 1 << 10;
 
-/// What gRPC puts before a message: that it is not compressed, and its length.
+/// The prefix of a gRPC message: one byte for compression, four for the length.
 const GRPC_PREFIX_BYTES: usize = 5;
 
-/// The way for probes, open or not.
+/// The probe connection, open or not.
 #[derive(Debug, Default)]
 pub(super) struct ProbeConnection {
     state: ProbeConnectionState,
@@ -49,23 +49,23 @@ pub(super) struct ProbeConnection {
 enum ProbeConnectionState {
     #[default]
     Closed,
-    /// Somebody is at it.
+    /// A background task is connecting.
     Opening(oneshot::Receiver<Result<OpenProbeConnection, String>>),
     Open(Box<OpenProbeConnection>),
-    /// It failed, and is not to be opened before then.
+    /// It failed and must not be reopened before this time.
     BackingOff(Instant),
 }
 
-/// An etcd to probe.
 #[derive(Clone, Debug)]
 pub(super) struct EtcdProbeTarget {
     pub(super) address: EtcdAddress,
-    /// The cluster that it must belong to.
+    /// The cluster id that the member must report.
     pub(super) cluster: u64,
 }
 
 impl ProbeConnection {
-    /// The current revision; `None` if the lane cannot tell. Opens it for the next probe, if there is a target.
+    /// Returns the current revision; `None` if the connection is not open or fails. Starts opening it if there is a
+    /// target.
     pub(super) async fn probe(
         &mut self,
         target: impl FnOnce() -> Option<EtcdProbeTarget>,
@@ -81,7 +81,8 @@ impl ProbeConnection {
         revision
     }
 
-    /// Goes on to what has become of the state meanwhile.
+    /// Takes over the result of a background connect, and starts one if the connection is closed, idle for too long, or
+    /// past its backoff.
     fn advance_state(&mut self, target: impl FnOnce() -> Option<EtcdProbeTarget>, dialer: &EtcdDialer) {
         match &mut self.state {
             ProbeConnectionState::Open(open) if open.last_used.elapsed() < IDLE_TIMEOUT => return,
@@ -92,7 +93,7 @@ impl ProbeConnection {
                     return;
                 }
                 Ok(Err(reason)) => {
-                    tracing::debug!(reason, "no connection to etcd for probes alone");
+                    tracing::debug!(reason, "failed to open the etcd probe connection");
                     self.state = ProbeConnectionState::BackingOff(Instant::now() + REOPEN_DELAY);
                     return;
                 }
@@ -107,24 +108,23 @@ impl ProbeConnection {
     }
 }
 
-/// Opens a lane in the background, so that no probe waits for it.
+/// Connects in a background task, so that no probe waits for it.
 fn open_in_background(
     target: EtcdProbeTarget,
     dialer: &EtcdDialer,
 ) -> oneshot::Receiver<Result<OpenProbeConnection, String>> {
-    let (tell, told) = oneshot::channel();
+    let (opened_tx, opened_rx) = oneshot::channel();
     let (dialing, limit) = (dialer.clone(), dialer.timeouts.connect);
-    dialer.tasks.spawn_once("etcd probe lane", async move {
+    dialer.tasks.spawn_once("etcd probe connection", async move {
         let opened = tokio::time::timeout(limit, OpenProbeConnection::new(&target, &dialing)).await;
-        // Who does not wait any more has no use for it.
-        let _ = tell.send(opened.unwrap_or_else(|_| Err("no answer in time".to_owned())));
+        // The receiver is gone if the store was closed.
+        let _ = opened_tx.send(opened.unwrap_or_else(|_| Err("no connection before the deadline".to_owned())));
     });
-    told
+    opened_rx
 }
 
 type H2Driver = Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>;
 
-/// An open lane.
 struct OpenProbeConnection {
     sender: SendRequest<Bytes>,
     connection: H2Driver,
@@ -153,7 +153,7 @@ impl OpenProbeConnection {
         uri.path_and_query = Some(PathAndQuery::from_static(RangeRequest::PATH));
         let uri = Uri::from_parts(uri).map_err(|error| error.to_string())?;
         let header = |name, value| (HeaderName::from_static(name), HeaderValue::from_static(value));
-        // The last one makes an etcd that has lost its leader say so at once.
+        // `hasleader` makes a member without a leader fail at once.
         let headers =
             [header("content-type", "application/grpc"), header("te", "trailers"), header("hasleader", "true")];
         Ok(Self {
@@ -167,7 +167,7 @@ impl OpenProbeConnection {
         })
     }
 
-    /// Asks once. `None`: it did not go well, and the connection is of no more use.
+    /// Sends one probe. `None`: it failed, and the connection must be closed.
     async fn probe(&mut self) -> Option<Revision> {
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
@@ -176,7 +176,7 @@ impl OpenProbeConnection {
         let mut asking = pin!(unary_call(&mut self.sender, request, self.message.clone()));
         let connection = &mut self.connection;
         let answer = poll_fn(|context| {
-            // The exchange says what it wants sent, the connection sends and reads, and the exchange looks at what came.
+            // The call queues frames, the connection writes and reads, and the call then sees the response.
             for _ in 0..2 {
                 if let Poll::Ready(answer) = asking.as_mut().poll(context) {
                     return Poll::Ready(answer);
@@ -193,7 +193,7 @@ impl OpenProbeConnection {
     }
 }
 
-/// One gRPC call: the message of a good answer.
+/// Makes one unary gRPC call and returns the response message; `None` on any failure.
 async fn unary_call(sender: &mut SendRequest<Bytes>, request: Request<()>, message: Bytes) -> Option<Bytes> {
     poll_fn(|context| sender.poll_ready(context)).await.ok()?;
     let (answer, mut body) = sender.send_request(request, false).ok()?;
@@ -215,12 +215,11 @@ async fn unary_call(sender: &mut SendRequest<Bytes>, request: Request<()>, messa
     Some(message.freeze().slice(GRPC_PREFIX_BYTES..))
 }
 
-/// A probe as gRPC sends it.
 fn encode_probe() -> Bytes {
     let request = probe_request();
     let mut message = BytesMut::new();
     message.put_u8(0);
-    message.put_u32(u32::try_from(request.encoded_len()).expect("some bytes"));
-    request.encode(&mut message).expect("it grows");
+    message.put_u32(u32::try_from(request.encoded_len()).expect("a probe request is a few bytes long"));
+    request.encode(&mut message).expect("BytesMut grows as needed");
     message.freeze()
 }

@@ -1,36 +1,34 @@
-//! The messages of etcd's v3 API that we send and read, and the calls they belong to.
+//! The messages of etcd's v3 API that the backend uses, and the calls they belong to.
 //!
-//! Written by hand after etcd's `rpc.proto` and `kv.proto`, whose names and numbers these are; what we do not use is left
-//! out, and unknown fields are skipped when reading. Keys and values are shared slices of the received message.
+//! Written by hand after etcd's `rpc.proto` and `kv.proto`, with their names and tags. Unused fields are left out, and
+//! unknown fields are skipped on decoding. Keys and values are slices of the received message.
 
 use bytes::Bytes;
 
-/// A request, the answer that belongs to it, and how it may be called.
+/// A request message with its response type, path and retry rule.
 pub(super) trait EtcdRequest: prost::Message + Clone + 'static {
-    /// What etcd answers.
     type Response: prost::Message + Default + 'static;
-    /// The method, as in the path of the HTTP request.
+    /// The gRPC method as the path of the HTTP request.
     const PATH: &'static str;
-    /// Whether it may be sent again when its answer was lost.
+    /// Whether the request may be repeated after a lost response.
     const RETRY: RetrySafety;
-    /// The largest answer that is read. Whoever sets a smaller one than [`RESPONSE_BYTES_MAX`] can ask for less instead.
+    /// The largest response to decode. Callers of a request with a smaller limit than [`RESPONSE_BYTES_MAX`] must be
+    /// able to ask for less.
     const RESPONSE_BYTES_MAX: usize = RESPONSE_BYTES_MAX;
 }
 
-/// Whether doing something twice is the same as doing it once.
+/// Whether executing a request twice equals executing it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RetrySafety {
-    /// Nothing is lost or gained by doing it again.
     Safe,
-    /// It may be done once only.
     Unsafe,
 }
 
-/// The largest message that etcd itself sends: its gRPC server counts in 31 bits.
+/// The largest message that etcd sends: its gRPC server has 31-bit lengths.
 pub(super) const RESPONSE_BYTES_MAX: usize = i32::MAX as usize;
 
-/// The largest page of a range that is read. A page that is larger is asked for again in smaller ones, so this bounds the
-/// memory of one read; it is well above one value, which etcd keeps below 1.5 MiB unless it is told otherwise.
+/// The largest page of a range to decode; a larger page is requested again in smaller ones. Bounds the memory of one
+/// read, and is well above one value, which etcd limits to 1.5 MiB by default.
 pub(super) const PAGE_BYTES_MAX: usize = 64 << 20;
 
 macro_rules! calls {
@@ -48,7 +46,7 @@ calls! {
     RangeRequest => RangeResponse, "/etcdserverpb.KV/Range", Safe, PAGE_BYTES_MAX;
     TxnRequest => TxnResponse, "/etcdserverpb.KV/Txn", Unsafe;
     CompactionRequest => CompactionResponse, "/etcdserverpb.KV/Compact", Safe;
-    // A lease without keys changes nothing and goes away by itself.
+    // A lease without keys changes nothing and expires by itself.
     LeaseGrantRequest => LeaseGrantResponse, "/etcdserverpb.Lease/LeaseGrant", Safe;
     StatusRequest => StatusResponse, "/etcdserverpb.Maintenance/Status", Safe;
     WatchRequest => WatchResponse, "/etcdserverpb.Watch/Watch", Safe;
@@ -129,14 +127,14 @@ pub(super) enum Operation {
     DeleteRange(DeleteRangeRequest),
 }
 
-/// The answer to an operation of a transaction; only those to ranges hold something that we read.
+/// The response to one operation of a transaction; only those of ranges are read.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
     pub(super) range: Option<RangeResponse>,
 }
 
-/// A comparison for equality (0, the default) of a mod revision.
+/// A comparison of a mod revision for equality, which is the default result 0.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Compare {
     /// [`COMPARE_MOD_REVISION`].
@@ -144,12 +142,11 @@ pub(super) struct Compare {
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
-    /// Part of a oneof in etcd, so that 0, which stands for an absent key, is sent as well.
+    /// Part of a oneof in etcd, so 0, which stands for an absent key, must be encoded too.
     #[prost(int64, optional, tag = "6")]
     pub(super) mod_revision: Option<i64>,
 }
 
-/// The target of a [`Compare`] that looks at the mod revision.
 pub(super) const COMPARE_MOD_REVISION: i32 = 2;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -232,14 +229,13 @@ pub(super) struct WatchResponse {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct WatchEvent {
-    /// 0: put; [`EVENT_DELETE`].
+    /// 0: put, or [`EVENT_DELETE`].
     #[prost(int32, tag = "1")]
     pub(super) kind: i32,
     #[prost(message, optional, tag = "2")]
     pub(super) kv: Option<KeyValue>,
 }
 
-/// The kind of a [`WatchEvent`] that removes a key.
 pub(super) const EVENT_DELETE: i32 = 1;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -263,7 +259,7 @@ pub(super) struct LeaseKeepAliveRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct LeaseKeepAliveResponse {
-    /// In seconds from now; 0: the lease is gone.
+    /// In seconds; 0: the lease is gone.
     #[prost(int64, tag = "3")]
     pub(super) ttl: i64,
 }

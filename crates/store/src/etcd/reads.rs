@@ -8,19 +8,20 @@ use super::probe_connection::ProbeConnection;
 use super::proto::{KeyValue, RangeRequest, RangeResponse};
 use crate::contract::{Error, Key, KeyRange, RangePage, Revision, StoreEntry, prefix_end};
 
-/// Entries of the first page of a range: few enough that large values do not make a large page.
+/// Entries in the first page of a range: few, so that large values do not make a large page.
 const PAGE_ENTRIES_MIN: i64 = 500;
 
-/// Entries of a page at most, as many as kube-apiserver asks for.
+/// The largest number of entries per page, as in kube-apiserver.
 const PAGE_ENTRIES_MAX: i64 = 10_000;
 
-/// What a page should weigh: much less than we would read, much more than the cost of asking.
+/// The intended size of a page: far below [`PAGE_BYTES_MAX`](super::proto::PAGE_BYTES_MAX), large enough to outweigh
+/// the cost of a request.
 const PAGE_BYTES_TARGET: usize = 4 << 20;
 
-/// How often a range of the present begins anew because its revision was compacted under it.
+/// How often a read of the current state restarts because its revision was compacted meanwhile.
 const RESTARTS_MAX: u32 = 3;
 
-/// etcd's way to say "no upper bound".
+/// etcd's encoding of "no upper bound", and its smallest key.
 const ZERO_KEY: &[u8] = b"\0";
 
 impl EtcdClient {
@@ -37,7 +38,7 @@ impl EtcdClient {
         let mut restarts = 0;
         loop {
             match self.range_once(&range).await {
-                // Somebody compacts to the present. Everybody else leaves minutes of history.
+                // A client compacts to the current revision; the regular compaction keeps minutes of history.
                 Err(EtcdFailure::Rejected(EtcdRejection::Compacted))
                     if range.at_revision.is_none() && restarts < RESTARTS_MAX =>
                 {
@@ -55,7 +56,7 @@ impl EtcdClient {
         }
     }
 
-    /// Reads page after page at the revision of the first.
+    /// Reads page after page at the revision of the first page.
     async fn range_once(&self, range: &KeyRange) -> Result<RangePage, EtcdFailure> {
         let mut request = range_request(range)?;
         let mut sizes = PageSizer::new();
@@ -82,7 +83,7 @@ impl EtcdClient {
         }
     }
 
-    /// The current revision, asked of etcd now: in the lane if that is open, and otherwise as everything is asked.
+    /// Asks etcd for the current revision, on the probe connection if it is open, otherwise on the general path.
     pub(super) async fn probe_on(
         &self,
         probe_connection: &tokio::sync::Mutex<ProbeConnection>,
@@ -94,7 +95,7 @@ impl EtcdClient {
         }
     }
 
-    /// The current revision, asked of etcd now.
+    /// Asks etcd for the current revision on the general path.
     pub(super) async fn probe(&self) -> Result<Revision, Error> {
         let response = self.send_range(probe_request()).await.map_err(|failure| failure.into_read_error())?;
         Ok(response_revision(&response))
@@ -104,7 +105,7 @@ impl EtcdClient {
         self.members.send(request, self.members.deadline()).await
     }
 
-    /// The error for a revision that is compacted, with the oldest that is not.
+    /// The error for a compacted revision, with the oldest readable one.
     pub(super) async fn compacted_error(&self, requested: Revision) -> Error {
         let oldest = self.oldest_revision().await.unwrap_or(requested.next());
         Error::Compacted { requested, oldest: oldest.max(requested.next()) }
@@ -118,7 +119,6 @@ impl EtcdClient {
     }
 }
 
-/// How many entries the next page is asked for.
 #[derive(Debug)]
 struct PageSizer {
     entries: i64,
@@ -133,17 +133,17 @@ impl PageSizer {
         self.entries.min(left)
     }
 
-    /// Aims at pages of equal weight.
+    /// Sets the size of the next page, aiming at [`PAGE_BYTES_TARGET`] bytes.
     fn adapt_to(&mut self, response: &RangeResponse) {
         let bytes: usize = response.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
         let entries = response.kvs.len();
         let each = bytes / entries.max(1) + 1;
         let aim = i64::try_from(PAGE_BYTES_TARGET / each).unwrap_or(PAGE_ENTRIES_MAX);
-        // Never many more at once than have just been seen to be small.
+        // Grow slowly: the next entries may be larger than those just seen.
         self.entries = aim.clamp(1, PAGE_ENTRIES_MAX).min(self.entries.saturating_mul(4));
     }
 
-    /// Halves a page that came out larger than we read; `false` if one entry alone is.
+    /// Halves the page after a response larger than the limit; `false` if the page already has a single entry.
     fn shrink(&mut self) -> bool {
         let can = self.entries > 1;
         self.entries = (self.entries / 2).max(1);
@@ -154,7 +154,7 @@ impl PageSizer {
 fn range_request(range: &KeyRange) -> Result<RangeRequest, EtcdFailure> {
     let first = range.first_key().clone();
     if range.at_revision == Some(Revision(0)) {
-        // etcd reads 0 as "now".
+        // etcd takes 0 for the current revision.
         return Err(EtcdFailure::Rejected(EtcdRejection::Compacted));
     }
     Ok(RangeRequest {
@@ -166,17 +166,17 @@ fn range_request(range: &KeyRange) -> Result<RangeRequest, EtcdFailure> {
     })
 }
 
-/// The end of a prefix as etcd wants it.
+/// The end of a prefix in etcd's encoding.
 pub(super) fn range_end(prefix: &[u8]) -> Bytes {
     prefix_end(prefix).unwrap_or(Bytes::from_static(ZERO_KEY))
 }
 
-/// The beginning of a prefix as etcd wants it: an empty key is none.
+/// The start of a prefix in etcd's encoding, which has no empty key.
 pub(super) fn range_begin(prefix: &Key) -> Bytes {
     if prefix.is_empty() { Bytes::from_static(ZERO_KEY) } else { prefix.clone() }
 }
 
-/// What a probe asks for. No key begins with a zero byte in our layout; it need not exist for the answer to tell the revision.
+/// The request of a probe: it counts a key that does not exist, since only the revision in the response header matters.
 pub(super) fn probe_request() -> RangeRequest {
     RangeRequest { key: ZERO_KEY.into(), count_only: true, ..RangeRequest::default() }
 }
@@ -185,7 +185,7 @@ pub(super) fn response_revision(response: &RangeResponse) -> Revision {
     revision_from_wire(response.header.unwrap_or_default().revision)
 }
 
-/// etcd counts revisions in signed numbers and never reaches the negative ones.
+/// Converts etcd's signed revision, which is never negative.
 pub(super) fn revision_from_wire(revision: i64) -> Revision {
     Revision(u64::try_from(revision).unwrap_or(0))
 }

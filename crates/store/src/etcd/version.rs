@@ -1,8 +1,8 @@
-//! Versions of etcd, for what depends on them.
+//! etcd versions and the features that depend on them.
 
 use std::fmt;
 
-/// What an etcd says it is: `3.5.30`.
+/// The version of a member, such as `3.5.30`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EtcdVersion {
     major: u32,
@@ -11,7 +11,7 @@ pub(super) struct EtcdVersion {
 }
 
 impl EtcdVersion {
-    /// Reads the first three numbers; what follows them (`-rc.1`, `+git`) does not matter to us.
+    /// Parses the first three numbers and ignores suffixes (`-rc.1`, `+git`).
     pub(super) fn parse(text: &str) -> Option<Self> {
         let core = text.split(['-', '+']).next()?;
         let mut numbers = core.split('.').map(|number| number.parse().ok());
@@ -19,8 +19,8 @@ impl EtcdVersion {
         Some(Self { major, minor, patch })
     }
 
-    /// Whether a progress request on a watch is answered in the order of the events. Before 3.4.25 and 3.5.8 the answer
-    /// could overtake events, and before 3.4.31 and 3.5.13 it could stay away.
+    /// True if etcd answers progress requests in order with the events. Before 3.4.25 and 3.5.8 the response could
+    /// overtake events, and before 3.4.31 and 3.5.13 it could be missing.
     pub(super) fn supports_progress_requests(self) -> bool {
         match (self.major, self.minor) {
             (3, ..4) => false,

@@ -1,7 +1,7 @@
-//! A watch that outlives its connections.
+//! A watch that survives the loss of its connection.
 //!
-//! Each watch is one gRPC stream. When the stream is lost, another is opened, at another etcd if need be, after the last
-//! revision that was delivered, for as long as somebody listens.
+//! Each watch is one gRPC stream. When the stream is lost, the watcher opens another, on another member if necessary,
+//! after the last delivered revision, until the consumer drops the watch.
 
 mod batch_assembler;
 
@@ -22,18 +22,17 @@ use super::reads::{range_begin, range_end, revision_from_wire, revision_to_wire}
 use super::version::EtcdVersion;
 use crate::contract::{Error, Key, Revision, Watch, WatchBatch};
 
-/// Batches that wait to be read; then we read no more from etcd, and it holds the events back.
+/// Delivered batches that the consumer has not read; when full, the watcher stops reading and etcd holds events back.
 const BATCHES_MAX: usize = 64;
 
-/// The pauses before a lost stream is opened again; they grow until one is.
+/// The backoff before a lost stream is reopened; reset once a stream is established.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
-/// How often a wanted progress is asked for until it comes: etcd leaves requests unanswered while a watch catches up. This is
-/// what kube-apiserver does.
+/// The interval of repeated progress requests: etcd ignores them while a watch catches up. As in kube-apiserver.
 const PROGRESS_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
 impl EtcdClient {
-    /// Begins a watch, which needs no etcd to be there yet.
+    /// Starts a watch; etcd need not be reachable yet.
     pub(super) fn watch(self: &Arc<Self>, prefix: Key, from: Revision) -> Watch {
         let (batches, delivered) = mpsc::channel(BATCHES_MAX);
         let (asking, requests) = mpsc::channel(1);
@@ -50,10 +49,10 @@ impl EtcdClient {
         Watch::new(delivered, asking)
     }
 
-    /// The oldest revision that can be read: a watch from the first one is told so when it is refused.
+    /// The oldest readable revision, which etcd reports when it rejects a watch from revision 1.
     pub(super) async fn oldest_revision(&self) -> Option<Revision> {
         let (_, link) = self.members.stream_connection(ConnectionPurpose::Watches).await.ok()?;
-        // A single key that nobody changes; only the refusal matters.
+        // A single key that never changes; only the rejection matters.
         let request = WatchCreateRequest { key: vec![0].into(), start_revision: 1, ..WatchCreateRequest::default() };
         let (orders, outgoing) = mpsc::channel(1);
         orders.try_send(watch_request(WatchRequestUnion::Create(request))).ok()?;
@@ -70,23 +69,20 @@ impl EtcdClient {
     }
 }
 
-/// The task behind a [`Watch`].
+/// The task that feeds a [`Watch`].
 struct Watcher {
     client: Arc<EtcdClient>,
     prefix: Key,
     assembler: BatchAssembler,
     batches: mpsc::Sender<Result<WatchBatch, Error>>,
     progress_requests: mpsc::Receiver<()>,
-    /// Asked for and not told yet.
+    /// Requested by the consumer and not yet reported.
     is_progress_requested: bool,
     pauses: Backoff,
 }
 
-/// Why a stream came to its end.
 enum StreamEnd {
-    /// The watch is over.
     Over,
-    /// It can be resumed.
     Lost(String),
 }
 
@@ -98,7 +94,7 @@ impl Watcher {
                 let end = self.run_stream().await;
                 if let StreamEnd::Lost(reason) = &end {
                     let pause = self.pauses.next_wait();
-                    tracing::debug!(prefix = ?self.prefix, reason, ?pause, "a watch of etcd is resumed");
+                    tracing::debug!(prefix = ?self.prefix, reason, ?pause, "resuming etcd watch");
                     tokio::time::sleep(pause).await;
                 }
                 end
@@ -114,7 +110,7 @@ impl Watcher {
         }
     }
 
-    /// One stream, from its opening to its end.
+    /// Runs one stream from its opening to its end.
     async fn run_stream(&mut self) -> StreamEnd {
         let (index, link) = match self.client.members.stream_connection(ConnectionPurpose::Watches).await {
             Ok(linked) => linked,
@@ -132,18 +128,18 @@ impl Watcher {
         self.assembler.start_new_stream();
         let (orders, outgoing) = mpsc::channel(2);
         if orders.try_send(watch_request(WatchRequestUnion::Create(self.create_request()))).is_err() {
-            return StreamEnd::Lost("the stream takes no orders".to_owned());
+            return StreamEnd::Lost("cannot send the watch request".to_owned());
         }
-        let patience = self.client.timeouts.connect;
-        let mut answers = match timeout(patience, link.open_stream(receiver_stream(outgoing))).await {
+        let timeout_after = self.client.timeouts.connect;
+        let mut answers = match timeout(timeout_after, link.open_stream(receiver_stream(outgoing))).await {
             Ok(Ok(answers)) => answers,
             Ok(Err(status)) => return StreamEnd::Lost(classify_status(&status).into_reason()),
-            Err(_) => return StreamEnd::Lost(format!("no watch within {patience:?}")),
+            Err(_) => return StreamEnd::Lost(format!("no watch stream within {timeout_after:?}")),
         };
         let answers_progress = link.version.is_some_and(EtcdVersion::supports_progress_requests);
         let mut next_ask = Instant::now();
         loop {
-            // An etcd that cannot answer is not asked: the answer of an old one could be wrong.
+            // Progress requests go only to versions that answer them correctly.
             self.is_progress_requested &= answers_progress;
             let answer = tokio::select! {
                 answer = answers.message() => answer,
@@ -153,7 +149,7 @@ impl Watcher {
                 }
                 () = tokio::time::sleep_until(next_ask), if self.is_progress_requested => {
                     next_ask = Instant::now() + PROGRESS_REQUEST_INTERVAL;
-                    // A full queue holds such a request already.
+                    // A full queue already holds a progress request.
                     let _ = orders.try_send(watch_request(WatchRequestUnion::Progress(WatchProgressRequest {})));
                     continue;
                 }
@@ -183,20 +179,20 @@ impl Watcher {
         }
     }
 
-    /// Delivers what an answer completes; `Some`: it was the last.
+    /// Delivers the batch that a response completes; `Some`: the stream has ended.
     async fn handle_response(&mut self, response: WatchResponse) -> Option<StreamEnd> {
         if response.compact_revision > 0 {
             let oldest = revision_from_wire(response.compact_revision);
             let error = Error::Compacted { requested: self.assembler.next_revision(), oldest };
-            // If nobody listens any more, nobody needs it.
+            // A closed channel means that the consumer dropped the watch.
             let _ = self.batches.send(Err(error)).await;
             return Some(StreamEnd::Over);
         }
         if response.canceled {
-            return Some(StreamEnd::Lost(format!("etcd refused the watch: {}", response.cancel_reason)));
+            return Some(StreamEnd::Lost(format!("etcd canceled the watch: {}", response.cancel_reason)));
         }
         let batch = if response.created {
-            // Its revision is that of the store and says nothing about what was delivered.
+            // The revision of a `created` response is that of the store and says nothing about delivered events.
             None
         } else if response.events.is_empty() {
             let batch = self.assembler.add_progress(revision_from_wire(response.header.unwrap_or_default().revision));
@@ -216,7 +212,6 @@ fn watch_request(order: WatchRequestUnion) -> WatchRequest {
     WatchRequest { request_union: Some(order) }
 }
 
-/// The receiving end of a channel as a stream.
 fn receiver_stream<T: Send + 'static>(mut channel: mpsc::Receiver<T>) -> impl futures_util::Stream<Item = T> + Send {
     futures_util::stream::poll_fn(move |context| channel.poll_recv(context))
 }

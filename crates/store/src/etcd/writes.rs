@@ -10,8 +10,8 @@ use super::proto::{
 use super::reads::{revision_from_wire, revision_to_wire};
 use crate::contract::{self, Error, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
-/// How often a transaction is tried again with a new lease because its lease has gone. Once is the usual case: the lease ran
-/// out between our looking at it and etcd's.
+/// Attempts of a transaction whose lease is gone. One retry is usual: the lease expired after it was acquired and
+/// before etcd applied the transaction.
 const LEASE_ATTEMPTS_MAX: u32 = 3;
 
 impl EtcdClient {
@@ -24,7 +24,7 @@ impl EtcdClient {
             let lent = self.lease_pool.acquire(&self.members, &transaction.ops, deadline).await?;
             let result = self.members.send(txn_request(&transaction, &lent), deadline).await;
             match result {
-                // It was refused as a whole, so it can be sent again.
+                // The transaction was rejected as a whole, so it is safe to send again.
                 Err(EtcdFailure::Rejected(EtcdRejection::LeaseNotFound)) if leases_left > 0 => {
                     self.lease_pool.remove_lost(lent)
                 }
@@ -70,7 +70,7 @@ fn txn_request(transaction: &Transaction, leases: &TransactionLeases) -> TxnRequ
     }
 }
 
-/// A key that is not there has the mod revision 0.
+/// An absent key has the mod revision 0.
 fn compare_request(compare: &contract::Compare) -> Compare {
     Compare {
         target: COMPARE_MOD_REVISION,

@@ -1,4 +1,4 @@
-//! How the tail learns that there is something to read.
+//! Wakes the log tailer when the store may have changed.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,20 +13,20 @@ use rustix::io::{Errno, read, write};
 
 use crate::sqlite::config::ChangeDetection;
 
-/// What the tail sleeps on.
+/// The event sources of the log tailer.
 #[derive(Debug)]
 pub(super) struct ChangeWaiter {
     local_wakeups: Arc<OwnedFd>,
-    /// `None`: other processes are only noticed by the poll.
+    /// inotify on the revision file; `None`: writes of other processes are detected by polling.
     file_changes: Option<OwnedFd>,
     interval: Duration,
 }
 
-/// Wakes the tail of this process.
+/// Wakes the log tailer of this process.
 #[derive(Clone, Debug)]
 pub(super) struct ChangeWaker(Arc<OwnedFd>);
 
-/// Where the kernel cannot tell us about writes, looking is all that is left; it costs a few microseconds each time.
+/// The polling interval without inotify; one poll costs a few microseconds.
 const POLL_INTERVAL_WITHOUT_INOTIFY: Duration = Duration::from_millis(5);
 
 impl ChangeWaiter {
@@ -47,7 +47,7 @@ impl ChangeWaiter {
         ChangeWaker(self.local_wakeups.clone())
     }
 
-    /// Sleeps until there may be something to read.
+    /// Blocks until there may be changes to read, at most for the polling interval.
     pub(super) fn wait(&self) -> io::Result<()> {
         let timeout = Timespec { tv_sec: self.interval.as_secs() as i64, tv_nsec: self.interval.subsec_nanos().into() };
         let mut sources = vec![PollFd::new(&self.local_wakeups, PollFlags::IN)];
@@ -56,7 +56,7 @@ impl ChangeWaiter {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Emptied before anything is read, so that what comes while we read wakes us again.
+        // Drained before the read, so that a change during the read wakes the tailer again.
         self.drain();
         Ok(())
     }
@@ -73,7 +73,7 @@ impl ChangeWaiter {
 
 impl ChangeWaker {
     pub(super) fn wake(&self) {
-        // The only error is a counter that is full, and then a wake-up is already waiting.
+        // Fails only if the counter is full, when a wake-up is already pending.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -86,7 +86,7 @@ fn watch_file(revision_file: &Path) -> Option<OwnedFd> {
         .inspect_err(|error| {
             tracing::warn!(
                 %error,
-                "inotify is not available, so writes of other servers are looked for every {POLL_INTERVAL_WITHOUT_INOTIFY:?}; \
+                "inotify is not available, polling for writes of other servers every {POLL_INTERVAL_WITHOUT_INOTIFY:?}; \
                  raise fs.inotify.max_user_instances"
             );
         })

@@ -1,4 +1,4 @@
-//! Time that never jumps, the same for all processes of one machine.
+//! A monotonic clock that all processes of one machine share.
 
 use std::fmt;
 use std::io;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Counts from the start of the machine. Wall clocks are set, and a key must not die of that.
+/// Time since the boot of the machine. Wall clocks can be set, which must not expire keys.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// Names the current run of the machine: after a restart the count begins anew, and old instants mean nothing.
+    /// Identifies the current boot: after a reboot the clock restarts, and earlier times have no meaning.
     fn boot_id(&self) -> io::Result<String>;
 
-    /// How long the machine has been up, including the time it slept.
+    /// The time since boot, including suspend.
     fn since_boot(&self) -> Duration;
 }
 
-/// The kernel's. Processes in a time namespace with an offset of its own cannot share a store with others.
+/// The kernel's boot-time clock. Processes in time namespaces with different offsets cannot share a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelClock;
 

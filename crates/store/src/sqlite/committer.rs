@@ -1,7 +1,7 @@
-//! The one thread of a process that writes. What waits for it is committed together.
+//! The writer thread of a process, which commits all queued jobs together.
 //!
-//! Each piece of work gets the state that the ones before it left, and its answer once COMMIT has returned and the
-//! revision file says so. If anything fails, everything in the commit fails, and none of it has happened.
+//! Each job sees the state that the jobs before it left, and gets its response after COMMIT has returned and the
+//! revision file is written. If any job fails, the whole commit fails and is rolled back.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,10 +20,9 @@ use crate::sqlite::write_queue::{CheckpointMode, WriteJob, WriteQueueReceiver, W
 use crate::sqlite::write_transaction::WriteTransaction;
 use crate::{Error, Revision};
 
-/// How long a checkpoint holds up writers for the sake of a reader.
+/// How long a checkpoint waits for readers while writers wait for it.
 const CHECKPOINT_BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// The thread.
 #[derive(Debug)]
 pub(super) struct Committer {
     pub(super) queue: WriteQueueReceiver,
@@ -44,7 +43,7 @@ impl Committer {
         loop {
             match self.queue.next() {
                 Some(WriterMessage::Job(first)) => self.commit_batch(first),
-                // Dropping `done` is the answer: whether it helped is seen in the log.
+                // Dropping `done` is the response; the caller sees the effect in the WAL.
                 Some(WriterMessage::Checkpoint(mode, _done)) => self.checkpoint(mode),
                 Some(WriterMessage::Stop) | None => break,
             }
@@ -55,9 +54,9 @@ impl Committer {
     fn commit_batch(&mut self, first: Box<dyn WriteJob>) {
         let mut batch = self.queue.collect_batch(first);
         let result = match self.write_lock.acquire() {
-            Ok(turn) => self.commit(&mut batch, turn),
+            Ok(lock) => self.commit(&mut batch, lock),
             Err(error) => {
-                // Whoever waits behind it has waited long enough, too.
+                // The queued jobs behind it have waited as long, so they fail too.
                 batch.extend(std::iter::from_fn(|| self.queue.next_job()));
                 Err(error)
             }
@@ -74,15 +73,16 @@ impl Committer {
             CheckpointMode::Restart => "PRAGMA wal_checkpoint(RESTART)",
             CheckpointMode::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
         };
-        // It waits for readers, and they are quick; whoever is not must not make writers wait.
+        // A checkpoint waits for readers; a slow reader must not delay writers for long.
         let result = self.connection.busy_timeout(CHECKPOINT_BUSY_TIMEOUT);
         let result = result.and_then(|()| self.connection.query_row(sql, [], |_| Ok(())));
         if let Err(error) = result.and(self.connection.busy_timeout(self.busy_timeout)) {
-            tracing::warn!(%error, "a checkpoint failed; it is tried again");
+            tracing::warn!(%error, "checkpoint failed, will retry");
         }
     }
 
-    fn commit(&self, batch: &mut [Box<dyn WriteJob>], turn: WriteLockGuard<'_>) -> Result<(), Error> {
+    /// Runs the jobs in one SQLite transaction and publishes its revision.
+    fn commit(&self, batch: &mut [Box<dyn WriteJob>], lock: WriteLockGuard<'_>) -> Result<(), Error> {
         self.file_guard.check_unreplaced()?;
         self.commit_hook.call(CommitStep::LockAcquired);
         let revision = match self.write(batch) {
@@ -99,7 +99,7 @@ impl Committer {
         }
         self.commit_hook.call(CommitStep::Committed);
         self.publish_revision(revision).map_err(|error| SqliteFault::File(error).into_commit_error(&self.path))?;
-        drop(turn);
+        drop(lock);
         self.tail_waker.wake();
         self.commit_hook.call(CommitStep::RevisionPublished);
         Ok(())
@@ -114,7 +114,7 @@ impl Committer {
         Ok(write.newest_revision)
     }
 
-    /// Also repairs the file where a process died before it could write it.
+    /// Writes the revision file, which also repairs it after a process died before writing it.
     fn publish_revision(&self, revision: Revision) -> std::io::Result<()> {
         match self.revision_file.read() {
             Ok(shown) if shown == revision => Ok(()),
@@ -130,7 +130,7 @@ impl Committer {
         if !self.connection.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")
         {
-            tracing::error!(%error, "a failed commit could not be rolled back");
+            tracing::error!(%error, "failed to roll back a commit");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Compaction: forgetting what was overwritten or removed before a revision, a little at a time.
+//! Compaction: deletes, in small steps, what was overwritten or removed before a revision.
 //!
-//! The revision is written down first, and every read compares itself with it in its own transaction, so it does not
-//! matter how far the removal has come, or that its process died: any process goes on where it stopped.
+//! The compacted revision is recorded first, and every read checks it in its own transaction. So it does not matter how
+//! far the deletion has come, or whether its process died: any process continues where it stopped.
 //!
-//! What became superfluous is found by reading, without any turn, and removed in the order of the log: neighbours are on
-//! one page, and a page that is written once instead of once per row is most of what makes compaction cheap.
+//! Obsolete rows are collected by reading, without the write lock, and deleted in log order: neighbours share a page,
+//! and writing a page once instead of once per row is most of what makes compaction cheap.
 
 use std::time::{Duration, Instant};
 
@@ -16,25 +16,26 @@ use crate::sqlite::snapshot;
 use crate::sqlite::write_transaction::WriteTransaction;
 use crate::{Error, Revision};
 
-/// Changes that are read at once: some milliseconds.
+/// Rows per read: some milliseconds.
 const READ_BATCH_ROWS: usize = 5_000;
 
-/// Changes that are looked at before anything is removed: eight megabytes of places and about as much of keys, and the
-/// whole of most compactions.
+/// Limits of a window, the rows examined before deletion starts: 8 MB of positions and about as much of keys. Most
+/// compactions fit into one window.
 const WINDOW_ROWS: usize = 1 << 20;
 const WINDOW_KEYS: usize = 1 << 16;
 
-/// Rows that are removed in one commit, and the time that this may take: so little that whoever commits with them hardly
-/// notices. The time is looked at every few rows.
+/// Rows deleted per commit, and the time this may take: little enough not to delay other jobs in the commit. The time
+/// is checked every few rows.
 const DELETE_BATCH_ROWS: usize = 256;
 const DELETE_BATCH_TIME: Duration = Duration::from_micros(500);
 const ROWS_PER_TIME_CHECK: usize = 32;
 
-/// Between two steps, so that most commits are without one; and not so long that compaction cannot keep up.
+/// The pause between two steps: long enough that most commits contain no deletion, short enough that compaction keeps
+/// up.
 const DELETE_PAUSE_MIN: Duration = Duration::from_millis(2);
 const DELETE_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// Decides that everything before `revision` is forgotten. From here on nobody can read it.
+/// Records that everything before `revision` is compacted. From then on no read can see it.
 pub(super) fn set_compacted_revision(
     write: &WriteTransaction<'_>,
     revision: Revision,
@@ -47,7 +48,7 @@ pub(super) fn set_compacted_revision(
     Ok(Ok(()))
 }
 
-/// How many steps were ever done, if a compaction is not finished: whoever is at it makes this grow.
+/// The step counter if a compaction is unfinished; a process that works on it increments the counter.
 pub(super) fn unfinished_sweeps(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let mut select = connection.prepare_cached("SELECT compacted, swept, sweeps FROM state")?;
     select.query_row([], |row| {
@@ -56,35 +57,34 @@ pub(super) fn unfinished_sweeps(connection: &Connection) -> rusqlite::Result<Opt
     })
 }
 
-/// What is superfluous in a part of the log.
+/// The obsolete rows in a part of the log.
 ///
-/// Every change up to the compacted revision makes the one before it of the same key superfluous. A removal before the
-/// compacted revision is superfluous itself. One at the compacted revision stays until the next time: the newest row
-/// of the log is what remembers the current revision.
+/// Every change up to the compacted revision makes the previous change of the same key obsolete. A deletion before the
+/// compacted revision is obsolete itself. A deletion at the compacted revision stays until the next compaction, since
+/// the newest log row defines the current revision.
 #[derive(Debug, Default)]
 pub(super) struct SupersededRows {
-    /// Rows of the log.
+    /// Obsolete rows of the log.
     positions: Vec<LogPosition>,
-    /// Keys that are gone, and where they were removed.
+    /// Deleted keys, with the position of their deletion.
     deleted_keys: Vec<(Vec<u8>, LogPosition)>,
-    /// Everything before this place has been looked at.
+    /// Everything before this position has been examined.
     end: Option<LogPosition>,
     rows: usize,
 }
 
-/// Whether to read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowRead {
-    /// The window is not full, and there is more.
+    /// The window is not full, and more rows follow.
     More,
-    /// The window is full. There may be another.
+    /// The window is full; more rows may follow.
     Full,
-    /// There is no more.
+    /// No rows are left.
     End,
 }
 
 impl SupersededRows {
-    /// Reads the next piece.
+    /// Adds the next rows of the log to the window.
     pub(super) fn read_batch(mut self, connection: &Connection) -> Result<(Self, WindowRead), SqliteFault> {
         let reading = self.read(connection)?;
         Ok((self, reading))
@@ -110,34 +110,34 @@ impl SupersededRows {
         Ok(if is_full { WindowRead::Full } else { WindowRead::More })
     }
 
-    /// What to remove, now that it is all known.
+    /// Sorts the collected rows for deletion.
     pub(super) fn into_sweep(mut self) -> CompactionSweep {
-        // Backwards, because it is taken from the end.
+        // In descending order, because `delete_batch` pops from the end.
         self.positions.sort_unstable_by(|one, other| other.cmp(one));
         self.positions.dedup();
         CompactionSweep { deleted_keys: self.deleted_keys, positions: self.positions, end: self.end, is_done: false }
     }
 
     fn add_row(&mut self, row: &Row<'_>, first_kept: LogPosition) -> rusqlite::Result<()> {
-        let place: LogPosition = row.get(0)?;
+        let position: LogPosition = row.get(0)?;
         let previous: Option<LogPosition> = row.get(1)?;
         self.rows += 1;
-        self.end = Some(place.next().min(first_kept));
+        self.end = Some(position.next().min(first_kept));
         self.positions.extend(previous);
-        if row.get(2)? && place < first_kept {
-            self.positions.push(place);
-            self.deleted_keys.push((row.get(3)?, place));
+        if row.get(2)? && position < first_kept {
+            self.positions.push(position);
+            self.deleted_keys.push((row.get(3)?, position));
         }
         Ok(())
     }
 }
 
-/// How long to wait after a step that took `took`: at most half of the time is compaction's.
+/// The pause after a step that took `took`: compaction uses at most half of the time.
 pub(super) fn pause_after(took: Duration) -> Duration {
     took.clamp(DELETE_PAUSE_MIN, DELETE_PAUSE_MAX)
 }
 
-/// The removal of what a window has found, commit by commit. Doing it twice, or in two processes, does no harm.
+/// The deletion of a window, commit by commit. Running it twice, or in two processes, is harmless.
 #[derive(Debug)]
 pub(super) struct CompactionSweep {
     deleted_keys: Vec<(Vec<u8>, LogPosition)>,
@@ -147,10 +147,10 @@ pub(super) struct CompactionSweep {
 }
 
 impl CompactionSweep {
-    /// Removes as much as one commit may do. Gone if that fails: whoever goes on reads a new window.
+    /// Deletes as much as one commit may. Consumes the sweep if that fails; the next attempt reads a new window.
     ///
-    /// Keys first: once the row of a removal is gone from the log, nobody would find its key. Then the log from its start:
-    /// once a row is gone, nobody would find the ones before it of the same key.
+    /// Keys come first: without the log row of its deletion, a key in `latest` could not be found again. Then the log
+    /// from its start: without a row, the previous rows of the same key could not be found.
     pub(super) fn delete_batch(mut self, write: &WriteTransaction<'_>) -> Result<Self, SqliteFault> {
         let connection = write.connection();
         connection.prepare_cached("UPDATE state SET sweeps = sweeps + 1")?.raw_execute()?;
@@ -161,10 +161,10 @@ impl CompactionSweep {
             if row % ROWS_PER_TIME_CHECK == 0 && started.elapsed() >= DELETE_BATCH_TIME {
                 return Ok(self);
             }
-            if let Some((key, place)) = self.deleted_keys.pop() {
-                forget.execute((key, place))?;
-            } else if let Some(place) = self.positions.pop() {
-                remove.execute([place])?;
+            if let Some((key, position)) = self.deleted_keys.pop() {
+                forget.execute((key, position))?;
+            } else if let Some(position) = self.positions.pop() {
+                remove.execute([position])?;
             } else {
                 self.is_done = true;
                 break;

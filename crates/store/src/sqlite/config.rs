@@ -1,4 +1,4 @@
-//! What a store is opened with.
+//! The configuration of a SQLite store.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,43 +8,43 @@ use std::time::Duration;
 use crate::sqlite::clock::{Clock, KernelClock};
 use crate::sqlite::schema::Durability;
 
-/// Longer than any commit takes on a disk that works, shorter than a client waits for its answer (a minute).
+/// Longer than any commit takes on a working disk, shorter than a client's request timeout (a minute).
 const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A wake-up that got lost costs at most this.
+/// The longest delay of a watch event after a lost notification.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Times to live are whole seconds.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Ranges that are not served from a watch cache are rare; two do not wait for each other.
+/// Reads that bypass the watch cache are rare; two threads keep them from blocking each other.
 const READERS: usize = 2;
 
-/// What a store is opened with. [`Config::new`] is what a server uses; tests change single fields.
+/// The configuration of a SQLite store. Servers use [`Config::new`]; tests change single fields.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The database file. Its folder must exist; other files are put beside it.
+    /// The database file. Its folder must exist; the store creates further files beside it.
     pub path: PathBuf,
-    /// Whether acknowledged writes survive the loss of power.
+    /// Whether acknowledged writes survive a power loss.
     pub durability: Durability,
-    /// How long a write waits for other processes before it fails.
+    /// How long a commit waits for other processes before it fails.
     pub write_lock_timeout: Duration,
-    /// How often to look for other processes' writes although none was announced.
+    /// How often to check for writes of other processes without a notification.
     pub poll_interval: Duration,
-    /// How often to look for keys whose time to live ran out.
+    /// How often to remove keys whose time to live has ended.
     pub expiry_interval: Duration,
-    /// How many reads go on at once.
+    /// The number of reader threads; at least one is started.
     pub readers: usize,
-    /// How other processes' writes are noticed.
+    /// How writes of other processes are detected.
     pub change_detection: ChangeDetection,
-    /// What time it is.
+    /// The clock for times to live.
     pub clock: Arc<dyn Clock>,
-    /// Called between the steps of a commit, on the thread that commits.
+    /// Called by the writer thread after each step of a commit.
     pub commit_hook: CommitHook,
 }
 
 impl Config {
-    /// A store as a server needs it, in the file at `path`.
+    /// The defaults for a server, with the database at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -60,31 +60,31 @@ impl Config {
     }
 }
 
-/// How other processes' writes are noticed.
+/// How writes of other processes are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeDetection {
-    /// The kernel tells; the poll is only a safety net.
+    /// By inotify, with polling as a fallback for lost notifications.
     Notified,
-    /// Only by the poll. Where the kernel has no notification to give away, this is what is left.
+    /// By polling alone.
     Polled,
 }
 
-/// The steps of a commit, in their order. A crash between any two must lose no acknowledged write and tear none.
+/// The steps of a commit, in order. A crash between any two must lose no acknowledged write and split no transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitStep {
-    /// The turn is ours; SQLite's transaction has not begun.
+    /// The write lock is held; the SQLite transaction has not begun.
     LockAcquired,
-    /// All rows of all transactions of this commit are written, not yet committed.
+    /// All rows of all transactions in this commit are written but not committed.
     RowsWritten,
-    /// COMMIT returned; the revision file still holds the old revision.
+    /// COMMIT has returned; the revision file still holds the old revision.
     Committed,
-    /// The revision file holds the new revision; the turn is given back.
+    /// The revision file holds the new revision; the write lock is released.
     RevisionPublished,
-    /// Every writer of this commit has its answer.
+    /// Every writer in this commit has its response.
     ResponsesSent,
 }
 
-/// Something to do between the steps of a commit: nothing, or what a crash test needs.
+/// A callback for each step of a commit, used by crash tests; the default does nothing.
 #[derive(Clone, Default)]
 pub struct CommitHook(Option<Arc<dyn Fn(CommitStep) + Send + Sync>>);
 
@@ -94,7 +94,7 @@ impl CommitHook {
         Self(Some(Arc::new(hook)))
     }
 
-    /// What the committing thread does at every step.
+    /// Runs the callback, if any, on the writer thread.
     pub fn call(&self, step: CommitStep) {
         if let Some(hook) = &self.0 {
             hook(step);

@@ -1,4 +1,4 @@
-//! Removing keys whose time to live ran out. Every process does it; whoever comes first is enough.
+//! Removal of keys whose time to live has ended. Every process does it; the first to come is enough.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct KeyExpiry {
 impl KeyExpiry {
     pub(super) async fn run(self, stop: CancellationToken) {
         loop {
-            // Spread, so that the processes do not all come at once to find that the first has done it.
+            // Jitter, so that not all processes find the same due keys.
             let pause = self.interval.mul_f64(0.5 + 0.5 * fastrand::f64());
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -31,12 +31,12 @@ impl KeyExpiry {
             if let Err(error) = self.expire_due_keys().await
                 && !stop.is_cancelled()
             {
-                tracing::warn!(%error, "keys whose time to live ran out could not be removed; it will be tried again");
+                tracing::warn!(%error, "failed to remove expired keys, will retry");
             }
         }
     }
 
-    /// Removes everything that is due. Only looks, and waits for no turn, where nothing is.
+    /// Removes all due keys. Takes the write lock only if a key is due.
     pub(super) async fn expire_due_keys(&self) -> Result<(), Error> {
         let now = self.clock.since_boot();
         let next = self.reader_pool.read(|reader| Ok(next_deadline(&reader.connection)?)).await?;

@@ -1,4 +1,4 @@
-//! From what SQLite and the file system say to what the contract says.
+//! Conversion of SQLite and file errors into store errors.
 
 use std::io;
 use std::path::Path;
@@ -7,14 +7,12 @@ use rusqlite::ErrorCode;
 
 use crate::Error;
 
-/// Why a piece of work on the file did not succeed.
+/// A failure of an operation on the store's files.
 #[derive(Debug)]
 pub(super) enum SqliteFault {
-    /// SQLite said no.
     Sqlite(rusqlite::Error),
-    /// A side file said no.
+    /// An error of a side file.
     File(io::Error),
-    /// Already in the words of the contract.
     Store(Error),
 }
 
@@ -37,7 +35,7 @@ impl From<Error> for SqliteFault {
 }
 
 impl SqliteFault {
-    /// In the words of the contract, where nothing was changed.
+    /// The store error for an operation that changed nothing.
     pub(super) fn into_error(self, path: &Path) -> Error {
         match self {
             Self::Sqlite(error) => sqlite_error(path, &error),
@@ -46,8 +44,8 @@ impl SqliteFault {
         }
     }
 
-    /// In the words of the contract, where COMMIT itself failed. A full disk stops the commit before its last frame is
-    /// written, so it did not happen; after anything else the frame may be on the disk, and a crash would bring it back.
+    /// The store error after COMMIT itself failed. A full disk stops the commit before its last frame is written, so
+    /// nothing was committed; after other errors the frame may be on disk, and crash recovery may bring it back.
     pub(super) fn into_commit_error(self, path: &Path) -> Error {
         let is_certain = match &self {
             Self::Sqlite(error) => matches!(
@@ -72,15 +70,15 @@ fn sqlite_error(path: &Path, error: &rusqlite::Error) -> Error {
     };
     match code {
         ErrorCode::DiskFull => unavailable("the disk is full; free space on its file system"),
-        ErrorCode::SystemIoFailure => unavailable("reading or writing it failed; look at the disk and the kernel log"),
+        ErrorCode::SystemIoFailure => unavailable("reading or writing it failed; check the disk and the kernel log"),
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
-            unavailable("it can no longer be written; look at the permissions and whether its file system is read-only")
+            unavailable("it is no longer writable; check its permissions and whether its file system is read-only")
         }
-        ErrorCode::CannotOpen => unavailable("it can no longer be opened; look whether its folder is still there"),
+        ErrorCode::CannotOpen => unavailable("it can no longer be opened; check that its folder still exists"),
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
             unavailable("another program holds its lock; end backups and `sqlite3` sessions on it")
         }
-        ErrorCode::OutOfMemory => unavailable("there is no memory for it"),
+        ErrorCode::OutOfMemory => unavailable("SQLite is out of memory"),
         ErrorCode::OperationInterrupted | ErrorCode::OperationAborted => unavailable("the operation was interrupted"),
         ErrorCode::DatabaseCorrupt
         | ErrorCode::NotADatabase
@@ -95,12 +93,12 @@ fn sqlite_error(path: &Path, error: &rusqlite::Error) -> Error {
         | ErrorCode::AuthorizationForStatementDenied
         | ErrorCode::ParameterOutOfRange
         | ErrorCode::Unknown => damaged_error(path, &error.to_string()),
-        // The enum is open: a code that a later SQLite adds is not one we know to be harmless.
+        // The enum is non-exhaustive: an unknown code is not known to be harmless.
         _ => damaged_error(path, &error.to_string()),
     }
 }
 
-/// What is stored cannot be right.
+/// The error for inconsistent stored data.
 pub(super) fn damaged_error(path: &Path, what: &str) -> Error {
     let file = path.display();
     let reason = format!(

@@ -1,15 +1,15 @@
-//! Which file systems cannot hold a store.
+//! Detection of network file systems, which cannot hold a store.
 //!
-//! Processes that share the file share memory through it and lock it. Over a network neither works as SQLite needs it, and
-//! the damage comes late and silently, so these are refused by name at once.
+//! Processes that share the database use shared memory and file locks. Network file systems implement neither as SQLite
+//! needs it, and the damage shows late and silently, so they are rejected by name.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What the kernel calls them in the mount table. FUSE file systems are named one by one: `fuse.fuse-overlayfs` and
-/// `fuseblk` are local.
+/// Type names as in the mount table. FUSE file systems are listed one by one: `fuse.fuse-overlayfs` and `fuseblk` are
+/// local.
 const NETWORK_FILE_SYSTEMS: [&str; 30] = [
     "9p",
     "acfs",
@@ -43,7 +43,7 @@ const NETWORK_FILE_SYSTEMS: [&str; 30] = [
     "smbfs",
 ];
 
-/// The name of the network file system that `folder` is on, if it is on one.
+/// The type of the network file system that holds `folder`; `None` if it is local.
 pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
     let device = fs::metadata(folder)?.dev();
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
@@ -51,8 +51,8 @@ pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
     Ok(mount_type(&mounts, &device).filter(|name| NETWORK_FILE_SYSTEMS.contains(name)).map(str::to_owned))
 }
 
-/// The type of the mount of a device, in the format of `proc_pid_mountinfo(5)`: the third field is the device, and
-/// the type follows a lone dash.
+/// The mount type of a device, from the format of `proc_pid_mountinfo(5)`: the third field is the device, and the type
+/// follows a lone dash.
 fn mount_type<'a>(mounts: &'a str, device: &str) -> Option<&'a str> {
     let is_on_device = |line: &&str| line.split(' ').nth(2) == Some(device);
     let line = mounts.lines().find(is_on_device)?;

@@ -1,7 +1,7 @@
-//! The files of a store: the database, what SQLite puts beside it, and what we put beside it.
+//! The files of a store: the database, SQLite's files beside it, and ours.
 //!
-//! The database and its `-wal` and `-shm` are never opened here, only named and looked at: SQLite's locks belong to the
-//! process, and closing any descriptor of such a file would drop them.
+//! This module never opens the database, `-wal` or `-shm` except to create an empty file: SQLite's POSIX locks belong
+//! to the process, and closing any descriptor of these files would release them.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -12,18 +12,17 @@ use std::sync::OnceLock;
 
 use crate::Error;
 
-/// Readable and writable by the owner alone: the values are secrets, too.
+/// Accessible to the owner alone: values may be secrets.
 const FILE_MODE: u32 = 0o600;
 
 #[derive(Clone, Debug)]
 pub(super) struct StoreFiles {
-    /// The database, as configured.
+    /// The path of the database as configured, made canonical.
     pub(super) database: PathBuf,
-    /// The newest revision that is shown; its lock elects the keeper.
+    /// Holds the newest visible revision; a lock on it elects the maintenance process.
     pub(super) revision: PathBuf,
-    /// Whose lock is the turn to write.
+    /// A lock on this file is the write lock.
     pub(super) write_lock: PathBuf,
-    /// SQLite's write-ahead log.
     pub(super) wal: PathBuf,
 }
 
@@ -38,12 +37,13 @@ impl StoreFiles {
     }
 }
 
-/// Opens a side file, and creates it where it is missing.
+/// Opens a side file, creating it if it is missing.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path)
 }
 
-/// Creates an empty file if there is none. Only in a turn: the descriptor must be closed before SQLite locks the file.
+/// Creates an empty file if there is none. Requires the write lock: the descriptor must be closed before SQLite locks
+/// the file.
 pub(super) fn create_if_missing(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path) {
         Ok(_) => Ok(()),
@@ -52,26 +52,26 @@ pub(super) fn create_if_missing(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The files that were opened, to notice that somebody put others in their place. A process that writes into a removed
-/// file, or takes turns at a lock that the others do not see, must not go on.
+/// Detects that an opened file was removed or replaced. A process that writes to a deleted file, or locks a lock file
+/// that the other processes do not see, must stop.
 #[derive(Debug)]
 pub(super) struct FileGuard {
     files: Vec<(PathBuf, FileId)>,
     failure: OnceLock<Error>,
 }
 
-/// What makes a file the same file, whatever its name.
+/// Device and inode numbers.
 type FileId = (u64, u64);
 
 impl FileGuard {
-    /// All of them must exist.
+    /// Records the identity of the files, which must exist.
     pub(super) fn new(files: &StoreFiles) -> io::Result<Self> {
         let with_id = |path: &PathBuf| Ok((path.clone(), file_id(path)?));
         let files = [&files.database, &files.revision, &files.write_lock].map(with_id);
         Ok(Self { files: files.into_iter().collect::<io::Result<_>>()?, failure: OnceLock::new() })
     }
 
-    /// Looks whether they are still there. Once they were not, this fails for ever.
+    /// Compares the files with their recorded identity. Once it has failed it fails forever.
     pub(super) fn check_unreplaced(&self) -> Result<(), Error> {
         let is_gone = |(path, id): &&(PathBuf, FileId)| file_id(path).ok() != Some(*id);
         if let Some((path, _)) = self.files.iter().find(is_gone) {
@@ -85,7 +85,7 @@ impl FileGuard {
         self.last_check()
     }
 
-    /// What the last look found.
+    /// The result of the last [`Self::check_unreplaced`].
     pub(super) fn last_check(&self) -> Result<(), Error> {
         self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
     }

@@ -1,4 +1,4 @@
-//! What happened from a revision on, in pieces of whole transactions.
+//! Reads the log from a revision on, in batches of whole transactions.
 
 use bytes::Bytes;
 use rusqlite::Row;
@@ -9,12 +9,12 @@ use crate::sqlite::schema::LogPosition;
 use crate::sqlite::snapshot::ReadSnapshot;
 use crate::{Error, Key, Revision, StoreEntry, StoreEvent, WatchBatch};
 
-/// One piece is what a watcher is sent at once: enough to be quick, little enough to keep for a slow one.
+/// Limits of a batch: large enough to be fast, small enough to queue for a slow watch.
 const BATCH_ROWS_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// The next piece of history at and after `from` below `prefix`, as far as anything may be shown.
-/// [`Error::Compacted`] if some of it is forgotten.
+/// Reads the next batch of changes below `prefix` at and after `from`, up to the visible revision. [`Error::Compacted`]
+/// if the history before `from` is gone.
 pub(super) fn read_batch(reader: &SqliteReader, prefix: &Key, from: Revision) -> Result<WatchBatch, SqliteFault> {
     let snapshot = ReadSnapshot::open(reader)?;
     check_not_compacted(from, snapshot.compacted_revision)?;
@@ -37,15 +37,15 @@ fn read_log(snapshot: &ReadSnapshot<'_>, prefix: &Key, from: Revision) -> rusqli
     let mut batch = WatchBatch { events: Vec::new(), complete_through: from };
     let (mut visited, mut bytes) = (0, 0);
     while let Some(row) = rows.next()? {
-        let place: LogPosition = row.get(0)?;
-        // A transaction is not torn, however large.
-        if (visited >= BATCH_ROWS_MAX || bytes >= BATCH_BYTES_MAX) && place.revision() > batch.complete_through {
+        let position: LogPosition = row.get(0)?;
+        // A transaction is never split, however large.
+        if (visited >= BATCH_ROWS_MAX || bytes >= BATCH_BYTES_MAX) && position.revision() > batch.complete_through {
             return Ok(batch);
         }
-        batch.complete_through = place.revision();
+        batch.complete_through = position.revision();
         visited += 1;
         if row.get_ref(1)?.as_blob()?.starts_with(prefix) {
-            let event = parse_event(row, place)?;
+            let event = parse_event(row, position)?;
             bytes += event_bytes(&event);
             batch.events.push(event);
         }
@@ -54,9 +54,9 @@ fn read_log(snapshot: &ReadSnapshot<'_>, prefix: &Key, from: Revision) -> rusqli
     Ok(batch)
 }
 
-fn parse_event(row: &Row<'_>, place: LogPosition) -> rusqlite::Result<StoreEvent> {
+fn parse_event(row: &Row<'_>, position: LogPosition) -> rusqlite::Result<StoreEvent> {
     let key = Key::copy_from_slice(row.get_ref(1)?.as_blob()?);
-    let revision = place.revision();
+    let revision = position.revision();
     Ok(match row.get_ref(2)?.as_blob_or_null()? {
         Some(value) => StoreEvent::Put(StoreEntry { key, value: Bytes::copy_from_slice(value), revision }),
         None => StoreEvent::Delete { key, revision },

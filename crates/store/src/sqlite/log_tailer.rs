@@ -27,36 +27,36 @@ pub(super) struct LogTailer {
 impl LogTailer {
     pub(super) fn run(self) {
         let mut compared = Instant::now();
-        let mut told = None;
+        let mut last_logged = None;
         while !self.is_stopping.load(Ordering::Acquire) {
             let failure = self.deliver_new_changes().err().map(|fault| fault.into_error(&self.reader.path));
             if let Some(error) = &failure {
                 self.watch_hub.end_all_with(error);
             }
-            // Once: it is tried again several times a second.
-            if let Some(error) = failure.as_ref().filter(|_| failure != told) {
-                tracing::error!(%error, "watches end because the store cannot be read");
+            // Logged once per failure, which recurs several times a second.
+            if let Some(error) = failure.as_ref().filter(|_| failure != last_logged) {
+                tracing::error!(%error, "ending all watches: failed to read the store");
             }
-            told = failure;
+            last_logged = failure;
             if compared.elapsed() >= self.interval {
                 compared = Instant::now();
                 self.check_revision_file();
             }
             if let Err(error) = self.change_waiter.wait() {
-                tracing::error!(%error, "the tail of the store cannot sleep");
+                tracing::error!(%error, "failed to wait for store changes");
                 break;
             }
         }
         self.watch_hub.close();
     }
 
-    /// Gives out everything that may be shown.
+    /// Delivers all visible changes to the hub.
     fn deliver_new_changes(&self) -> Result<(), SqliteFault> {
         while self.watch_hub.delivered_through() < self.reader.revision_file.read()? {
             let next = self.watch_hub.delivered_through().next();
             match history::read_batch(&self.reader, &Key::new(), next) {
                 Ok(batch) => self.watch_hub.deliver(&batch.events, batch.complete_through),
-                // We slept through a whole compaction.
+                // A whole compaction passed since the last read.
                 Err(SqliteFault::Store(Error::Compacted { oldest, .. })) => self.watch_hub.end_watches_before(oldest),
                 Err(fault) => return Err(fault),
             }
@@ -64,8 +64,8 @@ impl LogTailer {
         Ok(())
     }
 
-    /// If a process died between COMMIT and the revision file, a turn of ours writes the file. If a file was replaced, the
-    /// next read says so.
+    /// Repairs the revision file if a process died between COMMIT and writing it, by an empty commit. Ends all watches
+    /// if a file was replaced.
     fn check_revision_file(&self) {
         if let Err(error) = self.reader.file_guard.check_unreplaced() {
             self.watch_hub.end_all_with(&error);

@@ -1,7 +1,7 @@
-//! The thread that keeps the files small: checkpoints, vacuuming, compactions that somebody did not finish.
+//! The maintenance thread: checkpoints, vacuuming, and completion of abandoned compactions.
 //!
-//! One process of all that share the store does this, elected by a lock on the revision file. The others only look whether
-//! the log grows so much that whoever was elected must be hanging.
+//! One of the processes that share the store does this, elected by a lock on the revision file. The others step in only
+//! if the WAL grows so much that the elected process must be hanging.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use crate::sqlite::revision_file::RevisionFile;
 use crate::sqlite::write_queue::{CheckpointMode, WriteQueue};
 use crate::sqlite::write_transaction::WriteTransaction;
 
-/// How often to look. At five thousand writes a second the log grows by some two megabytes meanwhile.
+/// The interval of checks. At five thousand writes per second the WAL grows by some 2 MB in between.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pages of the log that are copied back to the database at once: four megabytes.
+/// WAL pages that trigger a checkpoint: 4 MB.
 const CHECKPOINT_PAGES: i64 = 1_000;
 
-/// Looks without a write after which fewer are copied as well: five seconds.
+/// Checks without a write after which fewer pages are checkpointed too: five seconds.
 const IDLE_CHECKS: u32 = 50;
 
-/// From here on, writers are held up for a moment so that the log begins anew: sixteen megabytes.
+/// WAL pages from which writers are paused briefly, so that the WAL restarts from its beginning: 16 MB.
 const WAL_RESTART_PAGES: i64 = 4_000;
 
-/// From here on, the log is also cut: something kept it from beginning anew for long.
+/// The WAL size from which the file is also truncated: something kept it from restarting for long.
 const WAL_TRUNCATE_BYTES: u64 = 64 << 20;
 
-/// From here on, a process that was not elected helps.
+/// WAL pages from which a process that is not elected helps.
 const UNELECTED_HELP_PAGES: i64 = 4 * WAL_RESTART_PAGES;
 
-/// Fewer free pages than this are not worth moving any: four megabytes.
+/// Free pages that are not worth vacuuming: 4 MB.
 const FREE_PAGES_KEPT: i64 = 1_000;
 
-/// Pages moved in one commit, some hundred microseconds, and commits per look. Nothing is urgent about it.
+/// Pages moved per commit, some hundred microseconds, and commits per check. Vacuuming is not urgent.
 const VACUUM_PAGES: i64 = 16;
 const VACUUMS_MAX: usize = 5;
 
-/// Looks after which a compaction that nobody went on with is ours: two seconds.
+/// Checks without progress after which another process's compaction counts as abandoned: two seconds.
 const ABANDONED_CHECKS: u32 = 20;
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(super) struct MaintenanceThread {
     pub(super) state: MaintenanceState,
 }
 
-/// What the last looks saw.
+/// Observations of earlier checks.
 #[derive(Debug, Default)]
 pub(super) struct MaintenanceState {
     pages: i64,
@@ -67,24 +67,23 @@ pub(super) struct MaintenanceState {
     stuck_checks: u32,
 }
 
-/// SQLite's write-ahead log.
 struct WalStatus {
     pages: i64,
-    /// Those that are in the database as well.
+    /// Pages that are already in the database.
     checkpointed: i64,
 }
 
 impl MaintenanceThread {
     pub(super) fn run(mut self) {
         let mut is_elected = false;
-        let mut told = None;
+        let mut last_logged = None;
         while matches!(self.stop.recv_timeout(MAINTENANCE_INTERVAL), Err(RecvTimeoutError::Timeout)) {
             is_elected = is_elected || self.try_election();
             let failure = self.run_once(is_elected).err().map(|fault| fault.into_error(&self.wal));
-            if let Some(error) = failure.as_ref().filter(|_| failure != told) {
-                tracing::warn!(%error, "the store could not be kept tidy; it is tried again");
+            if let Some(error) = failure.as_ref().filter(|_| failure != last_logged) {
+                tracing::warn!(%error, "store maintenance failed, will retry");
             }
-            told = failure;
+            last_logged = failure;
         }
     }
 
@@ -121,8 +120,9 @@ impl MaintenanceThread {
         Ok(())
     }
 
-    /// Between two compactions a file grows to twice its size and is used again, so half of it may well be free. When
-    /// three quarters are, it was once much larger than it will be soon.
+    /// Vacuums a file that is mostly free. Between two compactions a file grows to twice its size and is reused, so
+    /// half of it may be free. At three quarters it was once much larger than it will be soon; vacuuming then stops at
+    /// half.
     fn vacuum(&mut self) -> Result<(), SqliteFault> {
         for _ in 0..VACUUMS_MAX {
             let (free, pages) = (self.query_number("PRAGMA freelist_count")?, self.query_number("PRAGMA page_count")?);
@@ -136,6 +136,7 @@ impl MaintenanceThread {
         Ok(())
     }
 
+    /// Takes over a compaction that made no progress for [`ABANDONED_CHECKS`] checks.
     fn finish_compaction(&mut self) -> Result<(), SqliteFault> {
         let sweeps = compaction::unfinished_sweeps(&self.connection)?;
         let is_stuck = sweeps.is_some() && sweeps == self.state.sweeps;
@@ -161,7 +162,7 @@ impl MaintenanceThread {
         Ok(())
     }
 
-    /// Its three numbers: whether it had to give up, the pages in the log, and those copied.
+    /// Runs a checkpoint pragma, which returns a busy flag, the pages in the WAL, and the checkpointed pages.
     fn run_checkpoint(&self, sql: &str) -> rusqlite::Result<WalStatus> {
         self.connection.query_row(sql, [], |row| Ok(WalStatus { pages: row.get(1)?, checkpointed: row.get(2)? }))
     }
@@ -171,7 +172,7 @@ impl MaintenanceThread {
     }
 }
 
-/// Moves pages from the end of the file into free ones, and cuts the file.
+/// Moves pages from the end of the file into free ones and truncates the file.
 fn vacuum(write: &mut WriteTransaction<'_>) -> Result<(), SqliteFault> {
     let mut vacuum = write.connection().prepare(&format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))?;
     let mut pages = vacuum.query([])?;

@@ -1,6 +1,6 @@
-//! Opening a file: ours, and whole, or not at all.
+//! Opening a database file: checks that it is an intact store, or creates one.
 //!
-//! Everything is looked at before anything is written, and a file that is not known to be ours is only ever read.
+//! All checks come before the first write, and a file that is not a store of unskew is opened read-only.
 
 use std::fs::File;
 use std::io;
@@ -15,32 +15,32 @@ use crate::sqlite::files::{self, StoreFiles};
 use crate::sqlite::schema::{APPLICATION_ID, CREATE_TABLES, SCHEMA_VERSION, connect};
 use crate::sqlite::write_transaction::restart_deadlines;
 
-/// Older ones damage files that several processes write: the WAL-reset bug, fixed in 3.51.3.
+/// Older versions damage files that several processes write: the WAL-reset bug, fixed in 3.51.3.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-/// As SQLite numbers it: free pages can be given back to the file system, a few at a time.
+/// SQLite's code for incremental vacuum, which returns free pages to the file system a few at a time.
 const AUTO_VACUUM_INCREMENTAL: i64 = 2;
 
-/// About a second of checking. In a larger file damage is found when it is read.
+/// The largest file to check at start, about a second of work. Damage in a larger file is found when it is read.
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
 
-/// Why a store cannot be opened. The file is as it was.
+/// A store that cannot be opened. The file is left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The SQLite that was linked has a bug that damages shared files.
+    /// The linked SQLite has a bug that damages shared files.
     #[error(
         "SQLite {version} damages files that several servers share; build with its bundled SQLite, at least 3.51.3"
     )]
     SqliteTooOld {
-        /// What was linked.
+        /// The linked version.
         version: &'static str,
     },
-    /// The folder is missing.
+    /// The folder is missing or unusable.
     #[error("the folder of {path} cannot be used ({source}); create it, writable by this server's user alone")]
     UnusableFolder {
-        /// The database.
+        /// The database file.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
     /// The file is on a network file system.
@@ -49,84 +49,84 @@ pub enum OpenError {
          disk, or use etcd with --etcd-servers"
     )]
     NetworkFileSystem {
-        /// The database.
+        /// The database file.
         path: PathBuf,
-        /// What kind.
+        /// The type of the file system.
         file_system: String,
     },
-    /// It cannot be written.
+    /// The file is not writable.
     #[error("{path} cannot be written ({reason}); give this server's user the right to write to it and its folder")]
     ReadOnly {
         /// The file that cannot be written.
         path: PathBuf,
-        /// What the system said.
+        /// The system's or SQLite's error text.
         reason: String,
     },
-    /// There is no room.
+    /// The disk is full.
     #[error("the disk of {path} is full; free some space")]
     DiskFull {
-        /// The database.
+        /// The database file.
         path: PathBuf,
     },
-    /// Somebody else's file.
-    #[error("{path} is not a store of unskew: {what}; it was left as it is; choose another file")]
+    /// The file was not created by unskew.
+    #[error("{path} is not a store of unskew: {what}; it was not changed; choose another file")]
     NotAStore {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// How we know.
+        /// What was found in the file.
         what: String,
     },
-    /// A store, but from the future.
+    /// The file has the format of a newer unskew.
     #[error(
         "{path} was written by a newer unskew: its format is {found}, and this one knows formats up to {known}; run the newer one"
     )]
     NewerFormat {
-        /// The database.
+        /// The database file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: i32,
         /// The newest format that this program knows.
         known: i32,
     },
-    /// A store, but damaged.
+    /// The file is damaged.
     #[error(
-        "{path} is damaged: {what}; it was left as it is; keep a copy of it and its -wal, then restore a backup, or save what can \
+        "{path} is damaged: {what}; it was not changed; keep a copy of it and its -wal, then restore a backup, or save what can \
          be read with `sqlite3 {path} .recover`"
     )]
     Damaged {
-        /// The database.
+        /// The database file.
         path: PathBuf,
         /// What SQLite found.
         what: String,
     },
-    /// Another process does not let go of it.
+    /// Another process holds the write lock or SQLite's lock.
     #[error("{path} is in use: {what}")]
     Busy {
-        /// The database.
+        /// The database file.
         path: PathBuf,
-        /// By whom.
+        /// The holder, and what to do.
         what: String,
     },
-    /// Something else that the system does not let us do.
+    /// Any other system error.
     #[error("{path}: {source}")]
     System {
-        /// The file.
+        /// The file that the error is about.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// Something else that SQLite does not let us do.
+    /// Any other SQLite error.
     #[error("{path}: {source}")]
     Sqlite {
-        /// The database.
+        /// The database file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The SQLite error.
         source: rusqlite::Error,
     },
 }
 
 impl OpenError {
-    /// What a file operation on `path` meant by its error.
+    /// Classifies an I/O error on `path`.
     pub(super) fn from_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         let is_one_of = |kinds: [io::ErrorKind; 2]| kinds.contains(&source.kind());
@@ -139,7 +139,7 @@ impl OpenError {
         }
     }
 
-    /// What SQLite meant by its error about the database at `path`.
+    /// Classifies a SQLite error on the database at `path`.
     pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         match source.sqlite_error_code() {
@@ -158,7 +158,7 @@ impl OpenError {
     }
 }
 
-/// Where the database really is, so that all processes put the same files beside it, and whether it may be there.
+/// Resolves the canonical path, so that all processes use the same files, and rejects network file systems.
 pub(super) fn locate_files(path: &Path) -> Result<StoreFiles, OpenError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(OpenError::SqliteTooOld { version: rusqlite::version() });
@@ -181,7 +181,7 @@ pub(super) fn locate_files(path: &Path) -> Result<StoreFiles, OpenError> {
     Ok(StoreFiles::for_database(&database))
 }
 
-/// Makes sure that the file is a whole store of ours, creating it where there is nothing. Only in a turn.
+/// Checks that the file is a store of a known format, creating it if it is empty. Requires the write lock.
 pub(super) fn prepare_database(path: &Path, config: &Config) -> Result<Connection, OpenError> {
     files::create_if_missing(path).map_err(|source| OpenError::from_io(path, source))?;
     let sqlite = |source| OpenError::from_sqlite(path, source);
@@ -203,7 +203,7 @@ pub(super) fn prepare_database(path: &Path, config: &Config) -> Result<Connectio
     Ok(connection)
 }
 
-/// Reads the whole file once for damage, if it is small enough.
+/// Checks the whole file for damage, up to a size of [`CHECKED_BYTES_MAX`].
 pub(super) fn check_integrity(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let sqlite = |source| OpenError::from_sqlite(path, source);
     let size = path.metadata().map_err(|source| OpenError::from_io(path, source))?.len();
@@ -219,7 +219,7 @@ enum FileContents {
     Store,
 }
 
-/// Finds out what the file is, without the right to change it.
+/// Classifies the file over a read-only connection.
 fn inspect(path: &Path) -> Result<FileContents, OpenError> {
     let sqlite = |source| OpenError::from_sqlite(path, source);
     let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -243,7 +243,7 @@ fn inspect(path: &Path) -> Result<FileContents, OpenError> {
 }
 
 fn create_schema(connection: &Connection, boot: &str) -> rusqlite::Result<()> {
-    // Before the first table: afterwards SQLite would ignore it without a word. Somebody's empty database needs more.
+    // Must be set before the first table; later SQLite silently ignores it. An existing empty database needs a VACUUM.
     connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")?;
     if connection.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0))? != AUTO_VACUUM_INCREMENTAL {
         connection.execute_batch("VACUUM")?;
@@ -257,7 +257,7 @@ fn create_schema(connection: &Connection, boot: &str) -> rusqlite::Result<()> {
 }
 
 fn reset_deadlines_after_reboot(connection: &Connection, boot: &str, clock: &dyn Clock) -> rusqlite::Result<()> {
-    // It is kept in the file, so this only matters where another program changed it.
+    // The mode is stored in the file, so this matters only if another program changed it.
     connection.execute_batch("PRAGMA journal_mode = WAL")?;
     let last: String = connection.query_row("SELECT boot FROM state", [], |row| row.get(0))?;
     if last == boot {
@@ -268,7 +268,7 @@ fn reset_deadlines_after_reboot(connection: &Connection, boot: &str, clock: &dyn
     transaction.commit()
 }
 
-/// The name of a new file is only durable with its folder.
+/// The name of a new file is durable only after its folder is synced.
 fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }

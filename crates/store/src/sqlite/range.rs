@@ -1,7 +1,7 @@
-//! A range of keys at one revision, read in short pieces.
+//! Range reads at one revision, in short chunks.
 //!
-//! A read that takes long keeps SQLite from reusing its write-ahead log. History makes that unnecessary: every piece is a
-//! transaction of its own and reads the state of the same revision.
+//! A long read transaction keeps SQLite from reusing its WAL. Every chunk is a transaction of its own instead, and the
+//! log lets all of them read the same revision.
 
 use rusqlite::Rows;
 
@@ -11,15 +11,15 @@ use crate::sqlite::schema::LogPosition;
 use crate::sqlite::snapshot::ReadSnapshot;
 use crate::{Error, Key, KeyRange, RangePage, Revision, StoreEntry, prefix_end};
 
-/// Some milliseconds of reading.
+/// Limits of a chunk: some milliseconds of reading.
 const ROWS_MAX: usize = 2_000;
 const BYTES_MAX: usize = 4 << 20;
 
-/// How often a read of the present begins anew because compaction overtook it. Compaction stays minutes behind, so once
-/// is already unusual.
+/// How often a read of the current state restarts because compaction passed its revision. Compaction stays minutes
+/// behind, so even one restart is unusual.
 const RESTARTS_MAX: usize = 3;
 
-// The left join keeps a live key without a row in the log visible, as the damage that it is.
+// The left join shows a live key without a log row, so that the damage is detected.
 const SELECT: &str = "SELECT latest.place, latest.live, log.value, latest.key FROM latest LEFT JOIN log USING (place)
      WHERE latest.key >= ?1 ORDER BY latest.key";
 const SELECT_END: &str =
@@ -30,7 +30,7 @@ const COUNT_END: &str = "SELECT count(*) FROM latest WHERE live AND place < ?1 A
 const CHANGED: &str = "SELECT place FROM latest WHERE place >= ?1 AND key >= ?2";
 const CHANGED_END: &str = "SELECT place FROM latest WHERE place >= ?1 AND key >= ?2 AND key < ?3";
 
-/// Reads a whole page.
+/// Reads a whole page, restarting if compaction passes its revision.
 pub(super) fn read_page(reader: &SqliteReader, range: &KeyRange) -> Result<RangePage, SqliteFault> {
     for _ in 0..RESTARTS_MAX {
         match read_once(reader, range) {
@@ -38,7 +38,7 @@ pub(super) fn read_page(reader: &SqliteReader, range: &KeyRange) -> Result<Range
             result => return result,
         }
     }
-    let reason = "compaction overtook a read three times; history is kept for too short a time".to_owned();
+    let reason = "compaction passed the revision of a read three times; raise --etcd-compaction-interval".to_owned();
     Err(Error::Unavailable { reason }.into())
 }
 
@@ -65,7 +65,7 @@ fn read_once(reader: &SqliteReader, range: &KeyRange) -> Result<RangePage, Sqlit
 }
 
 struct RangeReader {
-    /// Where the next piece begins.
+    /// The first key of the next chunk.
     first: Key,
     end: Option<Key>,
     limit: usize,
@@ -73,11 +73,11 @@ struct RangeReader {
 }
 
 enum ChunkEnd {
-    /// There may be more.
+    /// The chunk is full; more rows may follow.
     More,
-    /// The range ends here.
+    /// The range is exhausted.
     Last,
-    /// The limit is reached; what follows is only counted.
+    /// The limit is reached; the remaining keys are only counted.
     LimitReached,
 }
 
@@ -118,7 +118,7 @@ impl RangeReader {
         }
     }
 
-    /// How many keys there are from where the last piece ended.
+    /// Counts the keys after the last chunk.
     fn count_remaining(&self, snapshot: &ReadSnapshot<'_>, at: Revision) -> rusqlite::Result<u64> {
         let connection = snapshot.connection();
         let after = LogPosition::start_of(at.next());
@@ -146,7 +146,6 @@ impl RangeReader {
     }
 }
 
-/// The first key after `key`.
 fn successor(key: &Key) -> Key {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);

@@ -1,4 +1,4 @@
-//! The threads that read. SQLite blocks, so nothing of it runs on the threads of the async runtime.
+//! The reader threads. SQLite calls block, so they must not run on the async runtime.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::sqlite::fault::SqliteFault;
 use crate::sqlite::files::FileGuard;
 use crate::sqlite::revision_file::RevisionFile;
 
-/// How many reads may wait before the next one waits to be let in.
+/// Queued reads; further callers wait for space.
 const QUEUE_MAX: usize = 256;
 
-/// What a read has at hand.
+/// The resources of one reader thread.
 #[derive(Debug)]
 pub(super) struct SqliteReader {
     pub(super) connection: Connection,
@@ -25,7 +25,7 @@ pub(super) struct SqliteReader {
     pub(super) file_guard: Arc<FileGuard>,
 }
 
-/// Gives reads to the threads.
+/// Sends reads to the reader threads.
 #[derive(Clone, Debug)]
 pub(super) struct ReaderPool {
     queue: mpsc::Sender<ReadMessage>,
@@ -46,7 +46,7 @@ impl fmt::Debug for ReadMessage {
     }
 }
 
-/// What all threads of a pool take from.
+/// The queue that all reader threads share.
 #[derive(Clone, Debug)]
 pub(super) struct ReadQueue(Arc<Mutex<mpsc::Receiver<ReadMessage>>>);
 
@@ -72,7 +72,7 @@ impl ReaderPool {
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// No more reads are taken; those that wait are still answered.
+    /// Stops the threads after the reads already queued.
     pub(super) async fn close(&self) {
         for _ in 0..self.threads {
             let _ = self.queue.send(ReadMessage::Stop).await;
@@ -81,7 +81,7 @@ impl ReaderPool {
 }
 
 impl ReadQueue {
-    /// One of the threads.
+    /// The loop of one reader thread.
     pub(super) fn run(&self, reader: &SqliteReader) {
         while let Some(ReadMessage::Read(read)) = self.next() {
             read(reader);

@@ -1,9 +1,9 @@
-//! The newest revision that is shown to anybody, in a file of its own beside the database.
+//! The newest visible revision, in a file beside the database.
 //!
-//! It is written after COMMIT and before any acknowledgement, by the process whose turn it is to write, and nothing newer
-//! than it is ever shown: not by a read, not by a watch. So its sixteen bytes answer "how far is the store?" for all
-//! processes in about a microsecond, and writing it wakes whoever watches the file. After a crash between COMMIT and this
-//! file, the database is ahead; the next turn of any process catches up.
+//! A process writes the file after COMMIT, before any acknowledgement and under the write lock; no read or watch shows
+//! anything newer. Its sixteen bytes give every process the current revision in about a microsecond, and writing them
+//! triggers inotify in the other processes. After a crash between COMMIT and this write the database is ahead, and the
+//! next commit of any process catches up.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::Revision;
 use crate::sqlite::files;
 
-/// A write is not atomic for a reader on another core. Two tears in a row would need two commits in the time of one read.
+/// A concurrent write may be read half-done. Two such reads in a row need two commits within one read.
 const READ_ATTEMPTS_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct RevisionFile {
 }
 
 impl RevisionFile {
-    /// Opens or creates it. What it holds is only trusted after [`RevisionFile::write`] in a turn.
+    /// Opens or creates the file. Its content is trusted only after [`RevisionFile::write`] under the write lock.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: files::open_or_create(path)? })
     }
@@ -42,13 +42,13 @@ impl RevisionFile {
         Err(io::Error::new(io::ErrorKind::InvalidData, "the revision file was changed by another program"))
     }
 
-    /// Only in a turn, which makes it grow only.
+    /// Requires the write lock, so that the revision only grows.
     pub(super) fn write(&self, revision: Revision) -> io::Result<()> {
         self.file.write_all_at(&encode(revision), 0)
     }
 }
 
-/// The revision and its complement: a half-written record does not match itself.
+/// The revision and its complement, by which `decode` detects a half-written record.
 fn encode(revision: Revision) -> [u8; 16] {
     let mut record = [0; 16];
     record[..8].copy_from_slice(&revision.0.to_le_bytes());

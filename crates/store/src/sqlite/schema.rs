@@ -1,9 +1,9 @@
-//! What the file holds, and how a connection to it is set up.
+//! The tables of the database, and the setup of connections.
 //!
-//! `log` has one row per change and is only ever appended to, until compaction removes what was overwritten. `latest`
-//! points from every key to its newest change, also from keys that are gone, until compaction has forgotten that they were
-//! there. Each change points to the one before it of the same key, so an old state needs no index on `log`: go from
-//! `latest` back to the first change that is old enough.
+//! `log` has one row per change and is append-only until compaction deletes superseded rows. `latest` points from every
+//! key to its newest change, including deleted keys until compaction removes them. Each change points to the previous
+//! change of the same key, so reading an old state needs no index on `log`: it follows the chain from `latest` back to
+//! the first change that is old enough.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags};
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use crate::Revision;
 
-/// Marks a file as ours: "unsk" in ASCII, in the header field that SQLite keeps for this.
+/// Marks a file as a store of unskew: "unsk" in ASCII, in the header field that SQLite reserves for this.
 pub(super) const APPLICATION_ID: i32 = 0x756e_736b;
 
-/// The layout that this program writes. A file with a higher number was written by a newer one.
+/// The schema that this program writes. A file with a higher number comes from a newer program.
 pub(super) const SCHEMA_VERSION: i32 = 1;
 
-/// The revision of an empty store, as in etcd; the first write is one more.
+/// The revision of an empty store, as in etcd; the first write has the next one.
 pub(super) const FIRST_REVISION: Revision = Revision(1);
 
-/// As many as etcd takes by default; also what fits in the low bits of a [`LogPosition`].
+/// Operations per transaction: etcd's default limit, and what fits into the low bits of a [`LogPosition`].
 pub(super) const OPS_MAX: usize = 128;
 
 pub(super) const CREATE_TABLES: &str = "
@@ -44,12 +44,12 @@ pub(super) const CREATE_TABLES: &str = "
         one       INTEGER PRIMARY KEY CHECK (one = 1),
         compacted INTEGER NOT NULL,     -- the oldest revision that can be read; 0: all
         swept     INTEGER NOT NULL,     -- compaction has seen to every change before this place
-        sweeps    INTEGER NOT NULL,     -- counts the steps of compactions, to show that somebody is at it
+        sweeps    INTEGER NOT NULL,     -- counts the steps of compactions, to detect an abandoned one
         boot      TEXT NOT NULL
     ) STRICT;
 ";
 
-/// Where a change is in the log: its revision, then its number within the transaction.
+/// The position of a change in the log: its revision, then its index in the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LogPosition(i64);
 
@@ -61,7 +61,7 @@ impl LogPosition {
         Self((revision.0 << Self::OP_INDEX_BITS) as i64 | op_index as i64)
     }
 
-    /// The place that no change of `revision` comes before.
+    /// The first possible position of `revision`.
     pub(super) fn start_of(revision: Revision) -> Self {
         Self::new(revision, 0)
     }
@@ -83,22 +83,22 @@ impl ToSql for LogPosition {
 
 impl FromSql for LogPosition {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let place = value.as_i64()?;
-        if place < 0 { Err(FromSqlError::OutOfRange(place)) } else { Ok(Self(place)) }
+        let position = value.as_i64()?;
+        if position < 0 { Err(FromSqlError::OutOfRange(position)) } else { Ok(Self(position)) }
     }
 }
 
-/// Whether an acknowledged write survives the loss of power.
+/// Whether an acknowledged write survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// It does: every commit waits for the disk. What servers use.
+    /// It does: every commit waits for the disk. Used by servers.
     Full,
-    /// It may not. Only for the test that proves that the power-loss test notices.
+    /// It may not. Only used to prove that the power-loss test detects lost writes.
     Unsynced,
 }
 
-/// A connection that writes. It waits for SQLite's own locks as long as `wait`: our writers take turns before they ask for
-/// them, so only a foreign program (a backup, the `sqlite3` tool) makes it wait at all.
+/// Opens a writing connection. It waits up to `busy_timeout` for SQLite's own locks: unskew's writers hold the write
+/// lock first, so only another program (a backup, the `sqlite3` tool) makes it wait.
 pub(super) fn connect(path: &Path, durability: Durability, busy_timeout: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -108,8 +108,8 @@ pub(super) fn connect(path: &Path, durability: Durability, busy_timeout: Duratio
         Durability::Full => "FULL",
         Durability::Unsynced => "OFF",
     };
-    // Checkpoints are the keeper's work: a writer that stumbles into one answers late. The cache, in KiB, holds `latest` of
-    // some hundred thousand keys.
+    // The maintenance thread runs checkpoints: one inside a commit would delay its responses. The cache of 8 MiB holds
+    // `latest` for some hundred thousand keys.
     connection.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -8192;
          PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
@@ -117,7 +117,7 @@ pub(super) fn connect(path: &Path, durability: Durability, busy_timeout: Duratio
     Ok(connection)
 }
 
-/// A connection that only reads.
+/// Opens a read-only connection.
 pub(super) fn connect_reader(path: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection> {
     let connection = connect(path, Durability::Full, busy_timeout)?;
     connection.execute_batch("PRAGMA query_only = ON")?;

@@ -1,4 +1,4 @@
-//! Puts a store together: files, threads, and what connects them.
+//! Assembles a store: opens the files, and starts and connects the threads.
 
 use std::io;
 use std::path::Path;
@@ -27,10 +27,9 @@ use crate::sqlite::write_lock::WriteLock;
 use crate::sqlite::write_queue::{WriteQueue, WriteQueueReceiver};
 use crate::sqlite::{Config, OpenError, SqliteStore};
 
-/// Opens the files and starts the threads.
 pub(super) fn start_store(config: &Config, tasks: Tasks) -> Result<SqliteStore, OpenError> {
     let files = open::locate_files(&config.path)?;
-    let doors = open_files(&files, config)?;
+    let opened_files = open_files(&files, config)?;
     let opened = files::FileGuard::new(&files).map_err(|source| OpenError::from_io(&files.database, source))?;
     let alarm = ChangeWaiter::new(&files.revision, config.change_detection, config.poll_interval)
         .map_err(|source| OpenError::from_io(&files.revision, source))?;
@@ -39,8 +38,8 @@ pub(super) fn start_store(config: &Config, tasks: Tasks) -> Result<SqliteStore, 
     let (keeper, stop_keeper) = sync_mpsc::channel();
     let store = SqliteStore {
         file_guard: Arc::new(opened),
-        revision_file: doors.revision_file.clone(),
-        watch_hub: Arc::new(WatchHub::new(doors.newest)),
+        revision_file: opened_files.revision_file.clone(),
+        watch_hub: Arc::new(WatchHub::new(opened_files.newest)),
         tail_waker: alarm.waker(),
         expiry: KeyExpiry {
             reader_pool: pool.clone(),
@@ -59,7 +58,7 @@ pub(super) fn start_store(config: &Config, tasks: Tasks) -> Result<SqliteStore, 
         tasks,
     };
     let starting = StoreStarter { store: &store, config };
-    starting.start_writer(inbox, doors)?;
+    starting.start_writer(inbox, opened_files)?;
     starting.start_readers(&queue)?;
     starting.start_tail(alarm)?;
     starting.start_maintenance(stop_keeper)?;
@@ -75,27 +74,27 @@ struct OpenedFiles {
 
 fn open_files(files: &StoreFiles, config: &Config) -> Result<OpenedFiles, OpenError> {
     let database = &files.database;
-    let turns = WriteLock::open(&files.write_lock, config.write_lock_timeout)
+    let write_lock = WriteLock::open(&files.write_lock, config.write_lock_timeout)
         .map_err(|source| OpenError::from_io(&files.write_lock, source))?;
     let busy = |error: crate::Error| OpenError::Busy { path: database.clone(), what: error.to_string() };
-    let turn = turns.acquire().map_err(busy)?;
+    let lock = write_lock.acquire().map_err(busy)?;
     let connection = open::prepare_database(database, config)?;
     let newest = snapshot::newest_revision(&connection).map_err(|source| OpenError::from_sqlite(database, source))?;
     let revisions =
         open_revision_file(&files.revision, newest).map_err(|source| OpenError::from_io(&files.revision, source))?;
-    drop(turn);
+    drop(lock);
     open::check_integrity(database, &connection)?;
-    Ok(OpenedFiles { connection, write_lock: turns, revision_file: Arc::new(revisions), newest })
+    Ok(OpenedFiles { connection, write_lock, revision_file: Arc::new(revisions), newest })
 }
 
-/// The file follows the database, not the other way round.
+/// Aligns the revision file with the database, which is authoritative.
 fn open_revision_file(path: &Path, newest: Revision) -> io::Result<RevisionFile> {
     let revisions = RevisionFile::open(path)?;
     let shown = revisions.read().ok();
     if let Some(shown) = shown.filter(|shown| *shown > newest) {
         tracing::warn!(
             %shown, %newest,
-            "the store is older than when it was last used: was a backup restored, or its -wal removed?"
+            "database is older than its revision file; was a backup restored or the -wal file removed?"
         );
     }
     if shown != Some(newest) {
@@ -110,15 +109,15 @@ struct StoreStarter<'a> {
 }
 
 impl StoreStarter<'_> {
-    fn start_writer(&self, inbox: WriteQueueReceiver, doors: OpenedFiles) -> Result<(), OpenError> {
+    fn start_writer(&self, inbox: WriteQueueReceiver, opened_files: OpenedFiles) -> Result<(), OpenError> {
         let commits = Committer {
             queue: inbox,
-            connection: doors.connection,
+            connection: opened_files.connection,
             path: self.store.files.database.clone(),
             file_guard: self.store.file_guard.clone(),
-            write_lock: doors.write_lock,
+            write_lock: opened_files.write_lock,
             busy_timeout: self.config.write_lock_timeout,
-            revision_file: doors.revision_file,
+            revision_file: opened_files.revision_file,
             clock: self.config.clock.clone(),
             commit_hook: self.config.commit_hook.clone(),
             tail_waker: self.store.tail_waker.clone(),
@@ -144,7 +143,7 @@ impl StoreStarter<'_> {
             is_stopping: self.store.is_stopping.clone(),
             interval: self.config.poll_interval,
         };
-        self.spawn("sqlite tail", move || tail.run())
+        self.spawn("sqlite log tailer", move || tail.run())
     }
 
     fn start_maintenance(&self, stop: sync_mpsc::Receiver<()>) -> Result<(), OpenError> {
@@ -159,7 +158,7 @@ impl StoreStarter<'_> {
             stop,
             state: MaintenanceState::default(),
         };
-        self.spawn("sqlite keeper", move || keeper.run())
+        self.spawn("sqlite maintenance", move || keeper.run())
     }
 
     fn reader(&self) -> Result<SqliteReader, OpenError> {

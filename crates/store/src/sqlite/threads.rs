@@ -1,4 +1,4 @@
-//! The threads of a store: named, watched over, and joined.
+//! The named threads of a store: spawned, supervised and joined.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub(super) struct StoreThreads {
     running: Mutex<Vec<JoinHandle<()>>>,
-    /// Set before the threads are told to end.
+    /// Cancelled before the threads are asked to stop.
     stop_expected: CancellationToken,
-    /// Set when one has ended.
+    /// Cancelled when any thread has ended.
     ended: CancellationToken,
 }
 
@@ -32,7 +32,7 @@ impl StoreThreads {
         Ok(())
     }
 
-    /// A thread that ends unasked must not look like a healthy store: the task that watches over them ends, too.
+    /// Fails a task of `tasks` if a thread ends without having been asked to, so that the server does not seem healthy.
     pub(super) fn supervise(&self, tasks: &Tasks) {
         let (may_end, ended) = (self.stop_expected.clone(), self.ended.clone());
         tasks.spawn("sqlite threads", |stop| async move {
@@ -46,19 +46,19 @@ impl StoreThreads {
         });
     }
 
-    /// From here on it is no failure that one ends.
+    /// Makes the end of a thread no failure from now on.
     pub(super) fn expect_stop(&self) {
         self.stop_expected.cancel();
     }
 
-    /// Waits for all of them. They must have been told to end.
+    /// Joins all threads, which must have been asked to stop.
     pub(super) async fn join(&self) {
         let threads = std::mem::take(&mut *self.running.lock());
         let join = move || threads.into_iter().filter_map(|thread| thread.join().err()).count();
         match tokio::task::spawn_blocking(join).await {
             Ok(0) => {}
-            Ok(panicked) => tracing::error!(panicked, "threads of the store panicked"),
-            Err(error) => tracing::error!(%error, "the threads of the store could not be joined"),
+            Ok(panicked) => tracing::error!(panicked, "store threads panicked"),
+            Err(error) => tracing::error!(%error, "failed to join store threads"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One watch, from where it begins until nobody listens any more.
+//! The task of one watch, until its consumer is gone.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::sqlite::reader_pool::ReaderPool;
 use crate::sqlite::revision_file::RevisionFile;
 use crate::sqlite::watch_hub::{HubSlot, JoinError, Subscription, WatchHub};
 
-/// Reads history for a watch while it is behind, and sits beside it while the hub feeds it.
+/// Feeds a watch from the log while it is behind, and waits while the hub feeds it.
 #[derive(Debug)]
 pub(super) struct WatchFeed {
     pub(super) subscription: Subscription,
     pub(super) progress_requests: mpsc::Receiver<()>,
-    /// What was asked last, if it may still be unanswered.
+    /// The last requested progress, if it may be unanswered.
     pub(super) requested_progress: Option<Revision>,
     pub(super) watch_hub: Arc<WatchHub>,
     pub(super) reader_pool: ReaderPool,
@@ -24,7 +24,7 @@ pub(super) struct WatchFeed {
     pub(super) tail_waker: ChangeWaker,
 }
 
-/// Nobody listens any more, or there is nothing more to say.
+/// The consumer is gone, or the watch has ended.
 struct FeedEnded;
 
 impl WatchFeed {
@@ -43,16 +43,16 @@ impl WatchFeed {
         }
     }
 
-    /// Waits while the hub feeds the watch, and returns where it fell behind.
+    /// Waits while the hub feeds the watch; returns the first unseen revision when it fell behind.
     async fn wait_in_hub(&mut self, mut hub_slot: HubSlot) -> Result<Revision, FeedEnded> {
-        if let Some(asked) = self.requested_progress {
-            self.watch_hub.request_progress(hub_slot.id, asked);
+        if let Some(requested) = self.requested_progress {
+            self.watch_hub.request_progress(hub_slot.id, requested);
         }
         loop {
             tokio::select! {
                 left = &mut hub_slot.detached => return left.map_err(|_| FeedEnded),
                 request = self.progress_requests.recv() => {
-                    // The other end is part of the watch, so without it there is no watch.
+                    // The sender is part of the `Watch`, so the consumer is gone.
                     let Some(()) = request else { break };
                     self.request_progress(hub_slot.id);
                 }
@@ -63,7 +63,7 @@ impl WatchFeed {
         Err(FeedEnded)
     }
 
-    /// Sends one piece of history, and returns where the next begins.
+    /// Sends one batch of history; returns the revision after it.
     async fn catch_up(&mut self, next: Revision) -> Result<Revision, FeedEnded> {
         if self.progress_requests.try_recv().is_ok() {
             self.requested_progress = self.revision_file.read().ok();
@@ -75,7 +75,7 @@ impl WatchFeed {
         }
         let (is_news, unseen) = match &piece {
             Ok(batch) => {
-                let is_answer = self.requested_progress.is_some_and(|asked| asked <= batch.complete_through);
+                let is_answer = self.requested_progress.is_some_and(|requested| requested <= batch.complete_through);
                 let is_answer = is_answer && batch.complete_through >= self.subscription.from;
                 self.requested_progress = self.requested_progress.filter(|_| !is_answer);
                 (is_answer || !batch.events.is_empty(), Ok(next.max(batch.complete_through.next())))
@@ -88,11 +88,12 @@ impl WatchFeed {
         unseen
     }
 
-    /// A revision file that cannot be read fails every read of the store; a watch has nothing to add.
+    /// Asks the hub for progress up to the current revision. Ignores an unreadable revision file, which fails every
+    /// read of the store anyway.
     fn request_progress(&mut self, id: u64) {
-        if let Ok(asked) = self.revision_file.read() {
-            self.requested_progress = Some(asked);
-            self.watch_hub.request_progress(id, asked);
+        if let Ok(requested) = self.revision_file.read() {
+            self.requested_progress = Some(requested);
+            self.watch_hub.request_progress(id, requested);
             self.tail_waker.wake();
         }
     }

@@ -1,8 +1,8 @@
-//! The watches of this process that are up to date, and how far they are.
+//! The up-to-date watches of this process.
 //!
-//! The tail reads every change once and gives it to all of them. A watch that cannot take it, because its receiver is
-//! slow, leaves and reads history for itself until it has caught up. It may join again exactly when it has seen
-//! everything that was given out so far; both sides of that comparison are behind one lock.
+//! The log tailer reads every change once and delivers it to all of them. A watch whose consumer is too slow is
+//! detached and reads the log itself until it has caught up. It may rejoin exactly when it has seen everything
+//! delivered so far; both sides of that comparison are behind one lock.
 
 use std::collections::HashMap;
 
@@ -18,47 +18,45 @@ pub(super) struct WatchHub {
 
 #[derive(Debug)]
 struct State {
-    /// Everything up to here was given out.
+    /// Everything up to this revision was delivered.
     delivered_through: Revision,
     watches: HashMap<u64, ActiveWatch>,
     next_id: u64,
     is_closed: bool,
 }
 
-/// A watch that has something to be fed with.
+/// The consumer of a watch, and what it wants.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     pub(super) prefix: Key,
-    /// Where it began.
+    /// The first revision of the watch.
     pub(super) from: Revision,
     pub(super) batches: mpsc::Sender<Result<WatchBatch, Error>>,
 }
 
-/// A watch that is up to date.
 #[derive(Debug)]
 struct ActiveWatch {
     subscription: Subscription,
     /// The first revision that it had not seen when it joined.
     next_revision: Revision,
-    /// It was asked to tell when it has come so far.
+    /// Progress was requested up to this revision.
     requested_progress: Option<Revision>,
     detached: oneshot::Sender<Revision>,
 }
 
-/// The place of a watch in the hub.
+/// The membership of a watch in the hub.
 #[derive(Debug)]
 pub(super) struct HubSlot {
     pub(super) id: u64,
-    /// Resolves to the first revision not seen when the watch fell behind; to an error when it is over.
+    /// Resolves to the first unseen revision when the watch fell behind; to an error when it is over.
     pub(super) detached: oneshot::Receiver<Revision>,
 }
 
-/// Why a watch did not join.
+/// The reason for which a watch cannot join.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum JoinError {
-    /// There is history to read first.
+    /// It must read history first.
     Behind,
-    /// The store is closed.
     Closed,
 }
 
@@ -72,7 +70,7 @@ impl WatchHub {
         self.state.lock().delivered_through
     }
 
-    /// Joins a watch that has seen everything before `next`.
+    /// Adds a watch that has seen everything before `next`.
     pub(super) fn join(&self, subscription: &Subscription, next: Revision) -> Result<HubSlot, JoinError> {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -100,7 +98,7 @@ impl WatchHub {
         self.state.lock().watches.remove(&id);
     }
 
-    /// Asks that a watch tells how far it is once it has come to `revision`.
+    /// Requests a progress batch once the watch has reached `revision`.
     pub(super) fn request_progress(&self, id: u64, revision: Revision) {
         let mut state = self.state.lock();
         let through = state.delivered_through;
@@ -111,7 +109,7 @@ impl WatchHub {
         }
     }
 
-    /// Gives out what happened after the last time and up to `through`.
+    /// Delivers the changes since the last call up to `through`; detaches watches whose channel is full.
     pub(super) fn deliver(&self, events: &[StoreEvent], through: Revision) {
         let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.delivered_through, through);
@@ -123,19 +121,19 @@ impl WatchHub {
         }
     }
 
-    /// Ends every watch that has not seen `oldest`: what it lacks is forgotten.
+    /// Ends every watch that has not seen `oldest`, since the changes it lacks are compacted.
     pub(super) fn end_watches_before(&self, oldest: Revision) {
         let mut state = self.state.lock();
-        let seen = std::mem::replace(&mut state.delivered_through, oldest);
-        let error = Error::Compacted { requested: seen.next(), oldest };
-        state.end_watches(|joined| joined.next_revision <= oldest, seen, &error);
+        let delivered_through = std::mem::replace(&mut state.delivered_through, oldest);
+        let error = Error::Compacted { requested: delivered_through.next(), oldest };
+        state.end_watches(|joined| joined.next_revision <= oldest, delivered_through, &error);
     }
 
-    /// Ends every watch. They can be begun again where they ended.
+    /// Ends every watch with `error`. Clients may resume them where they ended.
     pub(super) fn end_all_with(&self, error: &Error) {
         let mut state = self.state.lock();
-        let seen = state.delivered_through;
-        state.end_watches(|_| true, seen, error);
+        let delivered_through = state.delivered_through;
+        state.end_watches(|_| true, delivered_through, error);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -151,28 +149,28 @@ impl WatchHub {
 }
 
 impl State {
-    /// Lets a watch read for itself from after `seen` on.
+    /// Removes a watch, which then reads the log itself after `delivered`.
     fn detach(&mut self, id: u64, delivered: Revision) {
         if let Some(joined) = self.watches.remove(&id) {
             let _ = joined.detached.send(joined.next_revision.max(delivered.next()));
         }
     }
 
-    /// Where the receiver has no room for the error, the watch reads for itself and meets it there.
-    fn end_watches(&mut self, is_over: impl Fn(&ActiveWatch) -> bool, seen: Revision, error: &Error) {
+    /// Ends watches with an error. If the channel is full, the watch is detached and meets the error when it reads the
+    /// log.
+    fn end_watches(&mut self, is_over: impl Fn(&ActiveWatch) -> bool, delivered_through: Revision, error: &Error) {
         let over: Vec<u64> = self.watches.iter().filter(|(_, joined)| is_over(joined)).map(|(id, _)| *id).collect();
         for id in over {
             let is_told = |joined: &ActiveWatch| joined.subscription.batches.try_send(Err(error.clone())).is_ok();
             if self.watches.get(&id).is_some_and(is_told) {
                 self.watches.remove(&id);
             } else {
-                self.detach(id, seen);
+                self.detach(id, delivered_through);
             }
         }
     }
 }
 
-/// The receiver of a watch has no room.
 struct ChannelFull;
 
 impl ActiveWatch {
@@ -180,15 +178,16 @@ impl ActiveWatch {
         let is_news = |event: &&StoreEvent| {
             event.revision() >= self.next_revision && event.key().starts_with(&self.subscription.prefix)
         };
-        let news: Vec<StoreEvent> = events.iter().filter(is_news).cloned().collect();
-        let seen = through.max(Revision(self.next_revision.0.saturating_sub(1)));
-        let is_answer = seen >= self.subscription.from && self.requested_progress.is_some_and(|asked| asked <= seen);
-        if news.is_empty() && !is_answer {
+        let new_events: Vec<StoreEvent> = events.iter().filter(is_news).cloned().collect();
+        let delivered_through = through.max(Revision(self.next_revision.0.saturating_sub(1)));
+        let is_answer = delivered_through >= self.subscription.from
+            && self.requested_progress.is_some_and(|asked| asked <= delivered_through);
+        if new_events.is_empty() && !is_answer {
             return Ok(());
         }
         self.subscription
             .batches
-            .try_send(Ok(WatchBatch { events: news, complete_through: seen }))
+            .try_send(Ok(WatchBatch { events: new_events, complete_through: delivered_through }))
             .map_err(|_| ChannelFull)?;
         if is_answer {
             self.requested_progress = None;

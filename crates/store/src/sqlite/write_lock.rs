@@ -1,8 +1,8 @@
-//! The turn to write: one process at a time, in line, and never waiting without end.
+//! The write lock between processes: fair, and with a bounded wait.
 //!
-//! SQLite has a lock of its own, but whoever finds it taken sleeps and tries again, so a process may lose every time. A
-//! lock on a file of ours queues in the kernel. That wait cannot be cut short, so a thread does it, and the writer waits
-//! for the thread for a bounded time.
+//! SQLite's own lock makes waiters sleep and retry, so that a process may lose every time. `flock` on a separate file
+//! queues in the kernel. That wait cannot be cancelled, so a thread performs it, and the writer waits for the thread up
+//! to a timeout.
 
 use std::fs::File;
 use std::io;
@@ -19,10 +19,10 @@ use rustix::io::Errno;
 use crate::Error;
 use crate::sqlite::files;
 
-/// Between attempts while the kernel refuses the lock file itself, which no healthy file system does.
+/// The pause between attempts while `flock` itself fails, which no healthy file system causes.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The writer's end. Not `Clone`: a process has one, and one turn at a time.
+/// The lock of this process. Not `Clone`: a process has one, used by one writer.
 #[derive(Debug)]
 pub(super) struct WriteLock {
     shared: Arc<WriteLockShared>,
@@ -30,7 +30,7 @@ pub(super) struct WriteLock {
     timeout: Duration,
 }
 
-/// The turn, until it is dropped.
+/// The held lock; dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct WriteLockGuard<'a> {
     shared: &'a WriteLockShared,
@@ -45,26 +45,26 @@ struct WriteLockShared {
 
 #[derive(Debug, Default)]
 struct WriteLockState {
-    /// The writer waits for the turn.
+    /// The writer waits for the lock.
     is_requested: bool,
-    /// The thread is waiting in the kernel, and the lock must not be touched by anybody else.
+    /// The thread waits in `flock`, so no other thread may touch the lock.
     is_waiting_in_kernel: bool,
-    /// The thread got the turn for the writer.
+    /// The thread holds the lock on behalf of the writer.
     is_granted: bool,
     is_closing: bool,
 }
 
 impl WriteLock {
-    /// `wait` bounds how long [`WriteLock::acquire`] waits for other processes.
+    /// Opens the lock file; [`WriteLock::acquire`] waits up to `timeout` for other processes.
     pub(super) fn open(path: &Path, timeout: Duration) -> io::Result<Self> {
         let file = files::open_or_create(path)?;
         let shared = Arc::new(WriteLockShared { file, state: Mutex::default(), changed: Condvar::new() });
         let queue = shared.clone();
-        let thread = std::thread::Builder::new().name("sqlite turn".into()).spawn(move || queue.run())?;
+        let thread = std::thread::Builder::new().name("sqlite lock".into()).spawn(move || queue.run())?;
         Ok(Self { shared, thread: Some(thread), timeout })
     }
 
-    /// Waits for the turn.
+    /// Waits for the lock. The error after the timeout names the process that holds it.
     pub(super) fn acquire(&self) -> Result<WriteLockGuard<'_>, Error> {
         let mut line = self.shared.state.lock();
         if !line.is_waiting_in_kernel && self.shared.try_lock()? {
@@ -92,7 +92,8 @@ impl WriteLock {
 }
 
 impl Drop for WriteLock {
-    /// Joins the thread, unless it is in the kernel behind another process: that wait ends with that process's turn.
+    /// Joins the thread, unless it waits in `flock` for another process: that wait ends when the other process releases
+    /// the lock.
     fn drop(&mut self) {
         let mut line = self.shared.state.lock();
         line.is_closing = true;
@@ -112,7 +113,7 @@ impl Drop for WriteLockGuard<'_> {
 }
 
 impl WriteLockShared {
-    /// The thread: waits in the kernel when the writer asks for it.
+    /// The loop of the thread, which waits in `flock` on behalf of the writer.
     fn run(&self) {
         loop {
             let mut line = self.state.lock();
@@ -150,7 +151,7 @@ impl WriteLockShared {
                 Ok(()) => return true,
                 Err(Errno::INTR) => {}
                 Err(error) => {
-                    tracing::error!(%error, "the lock file of the store cannot be locked");
+                    tracing::error!(%error, "failed to lock the store's lock file");
                     std::thread::sleep(RETRY_PAUSE);
                     return false;
                 }
@@ -160,11 +161,11 @@ impl WriteLockShared {
 
     fn unlock(&self) {
         if let Err(error) = flock(&self.file, FlockOperation::Unlock) {
-            tracing::error!(%error, "the lock file of the store cannot be unlocked");
+            tracing::error!(%error, "failed to unlock the store's lock file");
         }
     }
 
-    /// Leaves our process id for whoever waits too long. Best effort.
+    /// Writes the process id into the lock file for the error texts of other processes. Best effort.
     fn record_holder(&self) {
         let _ = self.file.write_at(&std::process::id().to_le_bytes(), 0);
     }
@@ -177,7 +178,7 @@ impl WriteLockShared {
         };
         Error::Unavailable {
             reason: format!(
-                "{holder} has kept its turn to write for {timeout:?}; if it is stopped or hangs, continue or end it"
+                "{holder} has held the write lock for {timeout:?}; if it is stopped or hangs, resume or kill it"
             ),
         }
     }
@@ -196,25 +197,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (holder, waiter) =
             (open_write_lock(folder.path(), Duration::ZERO), open_write_lock(folder.path(), Duration::from_millis(20)));
-        let turn = holder.acquire().unwrap();
+        let lock = holder.acquire().unwrap();
         let reason = waiter.acquire().unwrap_err().to_string();
         assert!(reason.contains(&format!("process {}", std::process::id())), "{reason}");
-        drop(turn);
+        drop(lock);
     }
 
-    /// The abandoned wait still gets the lock one day; it must give it back, and not to a turn that has begun meanwhile.
+    /// The abandoned wait in the kernel still gets the lock later; it must release it, but not while a later
+    /// acquisition holds it.
     #[test]
     fn write_lock_can_be_acquired_after_a_timeout() {
         let folder = tempfile::tempdir().unwrap();
         let (holder, waiter) =
             (open_write_lock(folder.path(), Duration::ZERO), open_write_lock(folder.path(), Duration::from_millis(1)));
-        let turn = holder.acquire().unwrap();
+        let lock = holder.acquire().unwrap();
         waiter.acquire().unwrap_err();
-        drop(turn);
+        drop(lock);
         let patient = WriteLock { timeout: Duration::from_secs(60), shared: waiter.shared.clone(), thread: None };
         for _ in 0..100 {
             let _turn = patient.acquire().unwrap();
-            assert!(!holder.shared.try_lock().unwrap(), "nobody else has the lock");
+            assert!(!holder.shared.try_lock().unwrap(), "another process holds the lock as well");
         }
     }
 
@@ -225,9 +227,9 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let turns = open_write_lock(folder.path(), Duration::from_secs(60));
+                    let write_lock = open_write_lock(folder.path(), Duration::from_secs(60));
                     for _ in 0..200 {
-                        let _turn = turns.acquire().unwrap();
+                        let _turn = write_lock.acquire().unwrap();
                         assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                         inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                     }

@@ -1,4 +1,4 @@
-//! What waits to be written, and how it is answered.
+//! The queue of the writer thread, and the responses to its jobs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use crate::Error;
 use crate::sqlite::fault::SqliteFault;
 use crate::sqlite::write_transaction::WriteTransaction;
 
-/// How much may wait, in [`UNIT_BYTES`]s: some thousand small writes, or a few dozen of the largest.
+/// The capacity of the queue in units of [`UNIT_BYTES`]: tens of thousands of small writes, or some twenty of the
+/// largest.
 const QUEUE_UNITS: usize = 32 * 1024;
 const UNIT_BYTES: usize = 1024;
 
-/// How much is committed at once. More would make the first wait for the last longer than for the disk.
+/// Limits of one commit. In a larger one the first job would wait longer for the last than for the disk.
 const COMMIT_UNITS: u32 = 4 * 1024;
 const COMMIT_JOBS_MAX: usize = 512;
 
-/// What the threads of the store give their work to.
 #[derive(Clone, Debug)]
 pub(super) struct WriteQueue {
     queue: mpsc::UnboundedSender<WriterMessage>,
-    /// What makes the queue bounded.
+    /// Bounds the queue.
     capacity: Arc<Semaphore>,
 }
 
@@ -34,7 +34,7 @@ impl WriteQueue {
         )
     }
 
-    /// Does `work` in the next commit. `weight` is about how many bytes it writes.
+    /// Runs `work` in the next commit and awaits the result. `approximate_bytes` is the amount that it writes.
     pub(super) async fn submit<T, F>(&self, approximate_bytes: usize, work: F) -> Result<T, Error>
     where
         F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, SqliteFault> + Send + 'static,
@@ -46,7 +46,7 @@ impl WriteQueue {
         answer.await.unwrap_or_else(|_| Err(writer_gone_error()))
     }
 
-    /// Does `work` in the next commit, and waits for it on a thread of ours.
+    /// Runs `work` in the next commit and blocks the calling thread; fails at once if the queue is full.
     pub(super) fn submit_blocking<T, F>(&self, work: F) -> Result<T, Error>
     where
         F: FnOnce(&mut WriteTransaction<'_>) -> Result<T, SqliteFault> + Send + 'static,
@@ -56,11 +56,11 @@ impl WriteQueue {
             .capacity
             .clone()
             .try_acquire_many_owned(1)
-            .map_err(|_| Error::Unavailable { reason: "too many writes are waiting".to_owned() })?;
+            .map_err(|_| Error::Unavailable { reason: "the write queue is full".to_owned() })?;
         self.send(1, permit, work)?.blocking_recv().unwrap_or_else(|_| Err(writer_gone_error()))
     }
 
-    /// Does `work` in the next commit unless there is too much to do; then somebody else commits soon anyway.
+    /// Runs `work` in the next commit, or drops it if the queue is full, since another commit then follows anyway.
     pub(super) fn try_submit(
         &self,
         work: impl FnOnce(&mut WriteTransaction<'_>) -> Result<(), SqliteFault> + Send + 'static,
@@ -70,7 +70,7 @@ impl WriteQueue {
         }
     }
 
-    /// Gives SQLite's write-ahead log back to be written from its start, in a turn and outside of any transaction.
+    /// Has the writer thread checkpoint the WAL under the write lock, and waits for it.
     pub(super) fn checkpoint_blocking(&self, mode: CheckpointMode) {
         let (done, wait) = oneshot::channel();
         if self.queue.send(WriterMessage::Checkpoint(mode, done)).is_ok() {
@@ -78,12 +78,12 @@ impl WriteQueue {
         }
     }
 
-    /// Takes no more work; what waits is still done.
+    /// Rejects new jobs; queued ones still run.
     pub(super) fn close(&self) {
         self.capacity.close();
     }
 
-    /// Ends the thread when it has done what waits.
+    /// Ends the writer thread after the queued jobs.
     pub(super) fn stop(&self) {
         let _ = self.queue.send(WriterMessage::Stop);
     }
@@ -110,7 +110,7 @@ fn closed_error() -> Error {
 }
 
 fn writer_gone_error() -> Error {
-    Error::OutcomeUnknown { reason: "the writer ended before it could answer".to_owned() }
+    Error::OutcomeUnknown { reason: "the writer thread ended before it responded".to_owned() }
 }
 
 #[derive(Debug)]
@@ -120,20 +120,18 @@ pub(super) enum WriterMessage {
     Stop,
 }
 
-/// How much a checkpoint does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckpointMode {
-    /// The next commit begins at the start of the log.
+    /// The next commit writes from the start of the WAL.
     Restart,
-    /// The log is cut to nothing as well.
+    /// Also truncates the WAL file to zero bytes.
     Truncate,
 }
 
-/// The other end of a [`WriteQueue`].
 #[derive(Debug)]
 pub(super) struct WriteQueueReceiver {
     queue: mpsc::UnboundedReceiver<WriterMessage>,
-    /// What was met while work was gathered.
+    /// A message other than a job, found while a batch was collected.
     deferred: Option<WriterMessage>,
 }
 
@@ -142,7 +140,7 @@ impl WriteQueueReceiver {
         self.deferred.take().or_else(|| self.queue.blocking_recv())
     }
 
-    /// Takes what waits behind `first`, as much as one commit may do.
+    /// Collects queued jobs behind `first`, up to the limits of one commit.
     pub(super) fn collect_batch(&mut self, first: Box<dyn WriteJob>) -> Vec<Box<dyn WriteJob>> {
         let mut units = first.units();
         let mut batch = vec![first];
@@ -154,7 +152,7 @@ impl WriteQueueReceiver {
         batch
     }
 
-    /// Refuses everything that is there and that comes.
+    /// Rejects all queued and all later messages.
     pub(super) fn close(&mut self) {
         self.queue.close();
         while let Ok(message) = self.queue.try_recv() {
@@ -164,7 +162,7 @@ impl WriteQueueReceiver {
         }
     }
 
-    /// The next work, if it is there and nothing else comes before it.
+    /// The next job, if one is queued and no other message comes before it.
     pub(super) fn next_job(&mut self) -> Option<Box<dyn WriteJob>> {
         if self.deferred.is_some() {
             return None;
@@ -179,7 +177,7 @@ impl WriteQueueReceiver {
     }
 }
 
-/// A piece of work on its way through a commit.
+/// A job on its way through a commit.
 pub(super) trait WriteJob: fmt::Debug + Send {
     fn units(&self) -> u32;
     fn run(&mut self, write: &mut WriteTransaction<'_>) -> Result<(), SqliteFault>;
@@ -196,7 +194,7 @@ struct QueuedJob<F, T> {
 enum JobState<F, T> {
     Waiting(F),
     Done(T),
-    /// Nobody waited for the answer any more when its time came, or it failed.
+    /// The caller was gone when the job's turn came, or the job failed.
     Dropped,
 }
 

@@ -1,4 +1,4 @@
-//! What happens inside a write transaction.
+//! The operations inside a SQLite write transaction.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use crate::sqlite::schema::{LogPosition, OPS_MAX};
 use crate::sqlite::snapshot::{self, latest_position, read_entry};
 use crate::{Compare, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
-/// The state behind all transactions of this commit so far, and the means to change it.
+/// The state after all jobs of this commit so far.
 #[derive(Debug)]
 pub(super) struct WriteTransaction<'a> {
     connection: &'a Connection,
-    /// The newest revision, also of what is not committed yet.
+    /// The newest revision, including uncommitted ones.
     pub(super) newest_revision: Revision,
-    /// Time since boot.
+    /// The time since boot.
     now: Duration,
 }
 
 impl<'a> WriteTransaction<'a> {
-    /// Only between BEGIN IMMEDIATE and COMMIT.
+    /// Requires an open BEGIN IMMEDIATE.
     pub(super) fn new(connection: &'a Connection, now: Duration) -> rusqlite::Result<Self> {
         Ok(Self { connection, newest_revision: snapshot::newest_revision(connection)?, now })
     }
@@ -28,7 +28,7 @@ impl<'a> WriteTransaction<'a> {
         self.connection
     }
 
-    /// Compares, then changes.
+    /// Evaluates the comparisons, then applies the operations at one revision.
     pub(super) fn apply(&mut self, transaction: &Transaction) -> rusqlite::Result<TransactionOutcome> {
         let mut is_met = true;
         for compare in &transaction.compares {
@@ -44,10 +44,10 @@ impl<'a> WriteTransaction<'a> {
         let revision = self.newest_revision.next();
         let mut changes = 0;
         for op in &transaction.ops {
-            let place = LogPosition::new(revision, changes);
+            let position = LogPosition::new(revision, changes);
             let is_change = match op {
-                Op::Put { key, value, ttl } => self.put(place, key, value, *ttl)?,
-                Op::Delete { key } => self.delete(place, key)?,
+                Op::Put { key, value, ttl } => self.put(position, key, value, *ttl)?,
+                Op::Delete { key } => self.delete(position, key)?,
             };
             changes += usize::from(is_change);
         }
@@ -57,8 +57,8 @@ impl<'a> WriteTransaction<'a> {
         Ok(TransactionOutcome::Committed(self.newest_revision))
     }
 
-    /// Removes what is due, at most one transaction's worth, at one revision. Whoever renews a key before this has moved
-    /// its deadline, so the renewal wins. Says whether there may be more.
+    /// Removes due keys at one revision, at most one transaction's worth. A renewal committed before has moved the
+    /// deadline and wins. Returns true if more may be due.
     pub(super) fn expire_due_keys(&mut self) -> rusqlite::Result<bool> {
         let sql = "SELECT key FROM latest WHERE deadline IS NOT NULL AND deadline <= ?1 ORDER BY deadline LIMIT ?2";
         let mut select = self.connection.prepare_cached(sql)?;
@@ -76,19 +76,19 @@ impl<'a> WriteTransaction<'a> {
 
     fn get(&self, key: &Key) -> rusqlite::Result<Option<StoreEntry>> {
         match latest_position(self.connection, key)? {
-            Some((place, true)) => read_entry(self.connection, key, place).map(Some),
+            Some((position, true)) => read_entry(self.connection, key, position).map(Some),
             Some((_, false)) | None => Ok(None),
         }
     }
 
     fn compare_holds(&self, compare: &Compare) -> rusqlite::Result<bool> {
         let current = latest_position(self.connection, &compare.key)?;
-        let current = current.and_then(|(place, is_live)| is_live.then(|| place.revision()));
+        let current = current.and_then(|(position, is_live)| is_live.then(|| position.revision()));
         Ok(current == compare.revision)
     }
 
     fn put(&self, position: LogPosition, key: &Key, value: &[u8], ttl: Option<Duration>) -> rusqlite::Result<bool> {
-        let previous = latest_position(self.connection, key)?.map(|(place, _)| place);
+        let previous = latest_position(self.connection, key)?.map(|(position, _)| position);
         self.append(position, previous, key, Some(value))?;
         let ttl = ttl.map(round_up_to_seconds);
         let deadline = ttl.map(|ttl| milliseconds(self.now + ttl));
@@ -101,6 +101,7 @@ impl<'a> WriteTransaction<'a> {
         Ok(true)
     }
 
+    /// Deletes a key; `false` if it is absent.
     fn delete(&self, position: LogPosition, key: &Key) -> rusqlite::Result<bool> {
         let Some((previous, true)) = latest_position(self.connection, key)? else { return Ok(false) };
         self.append(position, Some(previous), key, None)?;
@@ -122,14 +123,14 @@ impl<'a> WriteTransaction<'a> {
     }
 }
 
-/// When the next key is due, in time since boot.
+/// The next deadline, as time since boot.
 pub(super) fn next_deadline(connection: &Connection) -> rusqlite::Result<Option<Duration>> {
     let sql = "SELECT deadline FROM latest WHERE deadline IS NOT NULL ORDER BY deadline LIMIT 1";
     let deadline: Option<u64> = connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
     Ok(deadline.map(Duration::from_millis))
 }
 
-/// After a restart of the machine, deadlines of the run before mean nothing: all times to live begin anew.
+/// Restarts all times to live after a reboot, since deadlines of the previous boot have no meaning.
 pub(super) fn restart_deadlines(connection: &Connection, boot: &str, now: Duration) -> rusqlite::Result<()> {
     connection.execute("UPDATE latest SET deadline = ttl + ?1 WHERE deadline IS NOT NULL", [milliseconds(now)])?;
     connection.execute("UPDATE state SET boot = ?1", [boot])?;
@@ -141,7 +142,7 @@ fn round_up_to_seconds(ttl: Duration) -> Duration {
     Duration::from_secs(rounded_up.min(TTL_SECONDS_MAX))
 }
 
-/// A century: more is for ever, and the sum with the time since boot must stay representable.
+/// A century, so that the sum with the time since boot stays representable.
 const TTL_SECONDS_MAX: u64 = 100 * 365 * 24 * 60 * 60;
 
 fn milliseconds(time: Duration) -> i64 {

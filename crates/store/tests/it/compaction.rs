@@ -1,4 +1,4 @@
-//! The compaction loop, in paused time on the store in memory.
+//! Tests of the compaction loop, in paused time on the memory store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tasks::Tasks;
 use crate::conformance::check_fixture::{IntoTransaction, get, put, put_op, revision};
 use crate::memory_store::MemoryStore;
 
-/// A store on which so many servers compact.
+/// A store with several compactors.
 struct CompactionFixture {
     memory: MemoryStore,
     store: Arc<dyn Store>,
@@ -29,16 +29,16 @@ impl CompactionFixture {
         scene
     }
 
-    /// Writes something and lets one interval pass, with all that happens at its end.
+    /// Writes a key and lets one interval pass, including the round at its end.
     async fn run_interval(&self) -> Revision {
         let written = put(&self.store, "a".into(), "1").await.unwrap();
         tokio::time::sleep(DEFAULT_INTERVAL).await;
-        // The loops, which sleep as long as we, are woken before us or right after.
+        // The compactors sleep as long and may be woken right after this task.
         tokio::time::sleep(Duration::from_millis(1)).await;
         written
     }
 
-    /// What the key says.
+    /// The value of `compact_rev_key`.
     async fn recorded_revision(&self) -> Option<String> {
         let (entry, _) = get(&self.store, COMPACT_REV_KEY).await.unwrap();
         entry.map(|entry| String::from_utf8(entry.value.to_vec()).unwrap())
@@ -60,10 +60,10 @@ async fn compactor_keeps_one_to_two_intervals_of_history() {
     for _ in 0..5 {
         written.push(scene.run_interval().await);
         let compacted = scene.memory.compacted_revision();
-        // What was written in the interval that just ended can still be read as it was.
-        assert!(compacted < *written.last().unwrap(), "{compacted} leaves nothing of {written:?}");
+        // The state of the interval that just ended is still readable.
+        assert!(compacted < *written.last().unwrap(), "compaction to {compacted} keeps nothing of {written:?}");
         if let [.., before, _] = written[..] {
-            assert!(compacted > before, "{compacted} leaves more than two intervals of {written:?}");
+            assert!(compacted > before, "compaction to {compacted} keeps more than two intervals of {written:?}");
             assert_eq!(scene.recorded_revision().await, Some(compacted.to_string()));
         }
     }
@@ -77,7 +77,7 @@ async fn several_compactors_write_once_per_interval() {
     for _ in 0..4 {
         scene.run_interval().await;
         let now = revision(&scene.store).await.unwrap();
-        // One write of ours and one of the round: the losers wrote nothing.
+        // One write of the test and one of the round: the losers write nothing.
         assert_eq!(now.0 - before.0, 2, "writes in one interval");
         before = now;
     }
@@ -91,14 +91,14 @@ async fn compactor_yields_round_won_by_kube_apiserver() {
     scene.run_interval().await;
     let compacted = scene.memory.compacted_revision();
     for _ in 0..3 {
-        // As kube-apiserver writes it, and then compacts by itself.
+        // As kube-apiserver writes it before it compacts.
         put(&scene.store, COMPACT_REV_KEY, "7").await.unwrap();
         scene.run_interval().await;
         assert_eq!(scene.recorded_revision().await.as_deref(), Some("7"));
         assert_eq!(scene.memory.compacted_revision(), compacted);
     }
     scene.run_interval().await;
-    assert!(scene.memory.compacted_revision() > compacted, "it takes over once the other has gone");
+    assert!(scene.memory.compacted_revision() > compacted, "the compactor takes over once the other server is gone");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
-//! One suite for every backend: what a store must do, whatever it is made of.
+//! The conformance suite: the contract of the store, checked on every backend.
 //!
-//! A backend implements [`Harness`] and calls [`conformance_tests!`]. Each check has its own prefix of the store, so that
-//! the checks of a group can share one; each group gets a fresh store, because compaction forgets everybody's history.
-//! A check returns what is wrong instead of panicking: `broken.rs` proves with it that a faulty store is found out.
+//! A backend implements [`Harness`] and calls [`conformance_tests!`]. Each check has a key prefix of its own, so that
+//! the checks of a group can share a store; each group gets a fresh store, because compaction affects all prefixes. A
+//! check returns the violation instead of panicking, so that `faulty_store.rs` can prove that it finds faults.
 
 pub(crate) mod check_fixture;
 pub(crate) mod compaction;
@@ -22,22 +22,21 @@ use store::Store;
 
 use self::check_fixture::CheckFixture;
 
-/// What a check found: `Err` says which promise is broken, and how.
+/// The result of a check: the error names the broken rule of the contract, and how it was broken.
 pub(crate) type CheckResult = anyhow::Result<()>;
 
-/// One store, alive as long as this is.
+/// One store, which lives as long as the harness.
 pub(crate) trait Harness: Send + Sync {
-    /// Opens the store once more, as another server would.
+    /// Opens another client of the store, as another server would.
     fn open(&self) -> BoxFuture<'_, Arc<dyn Store>>;
 
-    /// The size of a value that is too large for the store in any case.
+    /// The size of a value that exceeds every limit of the store.
     fn oversized_value_bytes(&self) -> usize;
 }
 
-/// A named check.
 pub(crate) type Check = (&'static str, for<'a> fn(&'a CheckFixture) -> BoxFuture<'a, CheckResult>);
 
-/// The checks of a group, by the names of their functions.
+/// The checks of a group, by function name.
 macro_rules! checks {
     ($($check:ident),* $(,)?) => {
         &[$((stringify!($check), |stage| Box::pin($check(stage)))),*]
@@ -45,16 +44,16 @@ macro_rules! checks {
 }
 pub(crate) use checks;
 
-/// Whether the checks of a group follow each other or overlap.
+/// Whether the checks of a group run one after another or overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExecutionOrder {
-    /// Each has the store for itself while it runs.
+    /// Each check has the store to itself.
     Sequential,
-    /// They wait for the clock of the store rather than for its work.
+    /// For checks that mostly wait for time to pass.
     Concurrent,
 }
 
-/// Runs a group and panics with everything it found.
+/// Runs a group and panics with all violations.
 pub(crate) async fn run_checks(harness: &dyn Harness, checks: &[Check], order: ExecutionOrder) {
     let run_one = |(name, check): &Check| {
         let (name, check) = (*name, *check);
@@ -83,7 +82,8 @@ pub(crate) async fn run_checks(harness: &dyn Harness, checks: &[Check], order: E
     );
 }
 
-/// The whole suite as tests of the enclosing module; `$start` is an expression that makes a [`Harness`], with `.await`.
+/// Defines the whole suite as tests of the enclosing module; `$start` is an expression that creates a [`Harness`], with
+/// `.await`.
 macro_rules! conformance_tests {
     ($start:expr) => {
         $crate::conformance::conformance_tests!(@group $start, reads, Sequential);

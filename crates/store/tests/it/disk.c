@@ -1,10 +1,10 @@
-/* A disk that loses power, is full, fails or is read-only: preloaded before libc into a process of the test.
+/* A simulated disk that loses power, is full, fails or is read-only: preloaded before libc into a test process.
  *
  * DISK_FOLDER   the folder whose files are on this disk.
- * DISK_DURABLE  a folder with copies as they are on the platter: renewed whenever a file is synced, and only then. What
- *               was not synced is lost with the power, so the test puts the copies in the place of the files.
- * DISK_FAULTS   a folder with the names of the faults that there are at the moment: "full" refuses writes that make
- *               a file longer, "sync" fails syncs, "read-only" refuses to open for writing.
+ * DISK_DURABLE  a folder with the synced content of each file, updated on every sync. A power loss discards the rest,
+ *               so the test then replaces the files by these copies.
+ * DISK_FAULTS   a folder with one file per active fault: "full" rejects writes that extend a file, "sync" fails syncs,
+ *               "read-only" rejects opening for writing.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ static int is_faulty(const char *fault) {
     return access(path, F_OK) == 0;
 }
 
-/* The name within the folder, or NULL for what is elsewhere. */
+/* The name within the folder, or NULL for other files. */
 static const char *name_on_disk(const char *path) {
     const char *folder = getenv("DISK_FOLDER");
     size_t length = folder ? strlen(folder) : 0;
@@ -49,7 +49,7 @@ static const char *name_of(int fd, char *path, size_t size) {
     return name_on_disk(path);
 }
 
-/* Replaces the durable copy in one step, so that being killed in the middle leaves the old one. */
+/* Replaces the durable copy atomically, so that a kill in the middle leaves the old one. */
 static void copy_to_platter(int fd, const char *name) {
     const char *durable = getenv("DISK_DURABLE");
     static char buffer[1 << 16];

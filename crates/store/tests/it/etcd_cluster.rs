@@ -1,6 +1,6 @@
-//! Real etcd processes for tests, an old release and a new one.
+//! Real etcd processes for tests, of an old release and a new one.
 //!
-//! The binaries come from `UNSKEW_ETCD_OLD` (3.4.23, which answers no progress requests in order) and `UNSKEW_ETCD_NEW` (3.5.13
+//! The binaries come from `UNSKEW_ETCD_OLD` (3.4.23, without ordered progress responses) and `UNSKEW_ETCD_NEW` (3.5.13
 //! or later), which `cargo xtask test` sets.
 
 use std::fs::File;
@@ -25,7 +25,6 @@ use tokio::net::TcpStream;
 
 use crate::conformance::Harness;
 
-/// Which etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EtcdRelease {
     Old,
@@ -33,18 +32,18 @@ pub(crate) enum EtcdRelease {
 }
 
 impl EtcdRelease {
-    #[expect(clippy::disallowed_methods, reason = "the one place where tests learn where the binaries are")]
+    #[expect(clippy::disallowed_methods, reason = "the only place where tests find the binaries")]
     fn binary(self) -> PathBuf {
         let variable = match self {
             Self::Old => "UNSKEW_ETCD_OLD",
             Self::New => "UNSKEW_ETCD_NEW",
         };
         let path = std::env::var(variable);
-        path.unwrap_or_else(|_| panic!("{variable} names no etcd binary: run through cargo xtask test")).into()
+        path.unwrap_or_else(|_| panic!("{variable} names no etcd binary: run the tests with cargo xtask test")).into()
     }
 }
 
-/// A cluster of etcd processes on this machine, which end with it, or with us.
+/// A cluster of local etcd processes, which end when it is dropped or the test process dies.
 #[derive(Debug)]
 pub(crate) struct EtcdCluster {
     release: EtcdRelease,
@@ -55,7 +54,6 @@ pub(crate) struct EtcdCluster {
     tasks: Tasks,
 }
 
-/// One process and where it listens.
 #[derive(Debug)]
 pub(crate) struct EtcdProcess {
     pub(crate) port: u16,
@@ -63,7 +61,7 @@ pub(crate) struct EtcdProcess {
     process: Mutex<Option<GuardedProcess>>,
 }
 
-/// Certificates of a cluster that wants them.
+/// The TLS files of a cluster that requires client certificates.
 #[derive(Clone, Debug)]
 pub(crate) struct EtcdTls {
     pub(crate) ca: PathBuf,
@@ -72,12 +70,11 @@ pub(crate) struct EtcdTls {
 }
 
 impl EtcdCluster {
-    /// One etcd.
     pub(crate) async fn single(release: EtcdRelease) -> Self {
         Self::start(release, 1, &[], None).await
     }
 
-    /// Several etcds, all of them up.
+    /// Starts several members and waits until all are up.
     pub(crate) async fn start(release: EtcdRelease, size: usize, extra: &[&str], tls: Option<EtcdTls>) -> Self {
         let members = (0..size)
             .map(|_| EtcdProcess { port: free_port(), peer_port: free_port(), process: Mutex::default() })
@@ -99,17 +96,15 @@ impl EtcdCluster {
         cluster
     }
 
-    /// The address of a member.
     pub(crate) fn url(&self, index: usize) -> String {
         format!("{}://127.0.0.1:{}", self.scheme(), self.members[index].port)
     }
 
-    /// All addresses.
     pub(crate) fn urls(&self) -> Vec<String> {
         (0..self.members.len()).map(|index| self.url(index)).collect()
     }
 
-    /// A client of these addresses, which may be those of a proxy.
+    /// A client of these URLs, which may be those of a proxy.
     pub(crate) async fn client_at(&self, servers: Vec<String>, timeouts: Timeouts) -> Arc<dyn Store> {
         self.open_client(Config { timeouts, ..Config::new(servers) }, self.tasks.clone()).await
     }
@@ -126,17 +121,17 @@ impl EtcdCluster {
         Arc::new(EtcdStore::open(&config, tasks).await.unwrap())
     }
 
-    /// A client of all members with the usual timeouts.
+    /// A client of all members with the default timeouts.
     pub(crate) async fn client(&self) -> Arc<dyn Store> {
         self.client_at(self.urls(), Timeouts::default()).await
     }
 
-    /// Kills a member as a power failure would.
+    /// Kills a member like a power failure.
     pub(crate) fn kill(&self, index: usize) {
         *self.members[index].process.lock() = None;
     }
 
-    /// Starts a member that is not running, on what it left behind.
+    /// Starts a member that is not running, on its old data.
     pub(crate) fn restart(&self, index: usize) {
         let arguments = self.arguments(index);
         let log = self.dir.path().join(format!("{index}.log"));
@@ -144,36 +139,35 @@ impl EtcdCluster {
         *self.members[index].process.lock() = Some(process);
     }
 
-    /// Stops a member without ending its connections: it accepts, and never answers.
+    /// Stops a member without closing its connections: it accepts and never responds.
     pub(crate) fn pause(&self, index: usize) {
         self.signal(index, Signal::STOP);
     }
 
-    /// Lets a frozen member go on.
     pub(crate) fn resume(&self, index: usize) {
         self.signal(index, Signal::CONT);
     }
 
     fn signal(&self, index: usize, signal: Signal) {
         let process = self.members[index].process.lock();
-        kill_process(process.as_ref().expect("it runs").etcd, signal).unwrap();
+        kill_process(process.as_ref().expect("the member runs").etcd, signal).unwrap();
     }
 
-    /// Waits until a member answers a linearizable read.
+    /// Waits until a member serves a linearizable read.
     pub(crate) async fn wait_until_up(&self, index: usize) {
         let timeouts = Timeouts { request: Duration::from_secs(60), ..Timeouts::default() };
         let client = self.client_at(vec![self.url(index)], timeouts).await;
         if let Err(error) = client.revision().await {
             let log = std::fs::read_to_string(self.dir.path().join(format!("{index}.log")));
-            panic!("etcd did not come up: {error}\n{}", log.unwrap_or_default());
+            panic!("etcd did not start: {error}\n{}", log.unwrap_or_default());
         }
     }
 
-    /// The leader, as a member tells it that is not it.
+    /// The index of the leader, as a follower reports it.
     pub(crate) async fn leader(&self) -> usize {
         loop {
             for index in 0..self.members.len() {
-                // A member that is down tells nothing.
+                // A stopped member does not respond.
                 let status = self.post_json(index, "/v3/maintenance/status", "{}").await.unwrap_or_default();
                 let (own, leader) = (json_number(&status, "member_id"), json_number(&status, "leader"));
                 if own.is_some() && own == leader {
@@ -183,12 +177,12 @@ impl EtcdCluster {
         }
     }
 
-    /// Asks a member through its JSON gateway, as nothing of ours does.
+    /// Sends a request to a member's JSON gateway.
     pub(crate) async fn post_json(&self, index: usize, path: &str, body: &str) -> std::io::Result<String> {
         self.send_http(index, &format!("POST {path}"), body).await
     }
 
-    /// Reads one of a member's pages.
+    /// Reads one of a member's HTTP pages.
     pub(crate) async fn get_page(&self, index: usize, path: &str) -> std::io::Result<String> {
         self.send_http(index, &format!("GET {path}"), "").await
     }
@@ -234,7 +228,7 @@ impl Harness for EtcdCluster {
     }
 
     fn oversized_value_bytes(&self) -> usize {
-        // etcd takes requests of up to 1.5 MiB.
+        // etcd accepts requests of up to 1.5 MiB.
         (3 << 20) / 2
     }
 }
@@ -246,10 +240,10 @@ pub(crate) fn json_number(json: &str, name: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// A running etcd. Dropping it kills it.
+/// A running etcd, killed on drop.
 #[derive(Debug)]
 struct GuardedProcess {
-    /// A shell that kills etcd when the pipe to it closes, which also happens when we are killed.
+    /// A shell that kills etcd when its input pipe closes, which also happens if the test process is killed.
     guard: Child,
     etcd: Pid,
 }
@@ -269,21 +263,21 @@ impl GuardedProcess {
             .unwrap();
         let mut line = String::new();
         BufReader::new(guard.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let etcd = line.trim().parse().ok().and_then(Pid::from_raw).expect("the guard tells the process id");
+        let etcd = line.trim().parse().ok().and_then(Pid::from_raw).expect("the shell prints the process id");
         Self { guard, etcd }
     }
 }
 
 impl Drop for GuardedProcess {
     fn drop(&mut self) {
-        // It may have ended by itself. The guard ends once it is gone, with its port and its locks.
+        // etcd may have ended by itself. The shell ends after it, when its port and its locks are free.
         let _ = kill_process(self.etcd, Signal::KILL);
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
     }
 }
 
-/// A port that nobody listens on, from a range that outgoing connections do not use.
+/// A free port outside of the range of outgoing connections.
 pub(crate) fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 10_000;

@@ -1,4 +1,4 @@
-//! The suite on real etcds, an old one and a new one.
+//! The conformance suite on real etcd, an old release and a new one.
 
 mod old {
     use crate::conformance::conformance_tests;

@@ -1,5 +1,5 @@
-//! Random work while etcd is killed, its leader is killed, and connections are cut: one history must still explain
-//! everything that was acknowledged and everything that was watched.
+//! Random work while etcd members, including the leader, are killed and connections are cut: one history must still
+//! explain every response and every watch event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::conformance::workload::{self, WorkloadPlan, is_soak};
 use crate::etcd_cluster::{EtcdCluster, EtcdRelease};
 use crate::proxy::{FaultProxy, ProxyMode};
 
-/// Short, so that a storm costs seconds.
+/// Short, so that the tests take seconds.
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(1),
     request: Duration::from_secs(3),
@@ -65,7 +65,7 @@ async fn kill_leaders(release: EtcdRelease) {
         for _ in 0..rounds(3) {
             let leader = cluster.leader().await;
             cluster.kill(leader);
-            // The others go on without it.
+            // The other members go on without it.
             signs.wait_for(25).await;
             cluster.restart(leader);
             cluster.wait_until_up(leader).await;
@@ -100,19 +100,18 @@ async fn cut_connections(release: EtcdRelease) {
     .await;
 }
 
-/// How often bad weather comes.
 fn rounds(usual: usize) -> usize {
     if is_soak() { usual * 10 } else { usual }
 }
 
-/// Where the work is done.
+/// The cluster, and the addresses that the clients use.
 struct FaultFixture<'a> {
     cluster: &'a EtcdCluster,
     servers: Vec<String>,
 }
 
 impl FaultFixture<'_> {
-    /// Lets clients work until the storm is over, and judges what they saw.
+    /// Runs clients until all faults are injected, and checks their history.
     async fn run_with_faults(&self, inject_faults: impl AsyncFnOnce(WriteProgress)) {
         let plan = WorkloadPlan {
             seed: fastrand::u64(..),
@@ -122,7 +121,7 @@ impl FaultFixture<'_> {
             fault_mode: FaultMode::WithFaults,
             compacts: false,
         };
-        // Seen from outside of the storm.
+        // Connected directly, without faults.
         let observer = self.cluster.client().await;
         let from = revision(&observer).await.unwrap().next();
         let signs = WriteProgress { watch: watch(&observer, Key::from_static(b"/storm/"), from).await.unwrap() };
@@ -131,7 +130,7 @@ impl FaultFixture<'_> {
         let failed = history.calls.iter().filter(|call| call.is_failed()).count();
         let verdict = crate::conformance::history::check_history(&history);
         verdict.unwrap_or_else(|violation| panic!("seed {}: {violation:#}", plan.seed));
-        assert!(failed > 0, "the storm was not felt in {} calls", history.calls.len());
+        assert!(failed > 0, "no fault affected any of {} calls", history.calls.len());
     }
 }
 
@@ -145,13 +144,12 @@ impl Harness for FaultFixture<'_> {
     }
 }
 
-/// What a storm goes by: that work is being done.
+/// Counts writes, to pace the injected faults.
 struct WriteProgress {
     watch: Watch,
 }
 
 impl WriteProgress {
-    /// Waits for so many changes from now on.
     async fn wait_for(&mut self, count: usize) {
         let mut seen = 0;
         while seen < count {

@@ -1,4 +1,4 @@
-//! How many leases times to live cost, as etcd counts them.
+//! Tests of the number of leases that times to live cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,9 @@ use crate::etcd_cluster::{EtcdCluster, EtcdRelease, json_number};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Too short to be shared: a twentieth of it is no whole second.
+/// Too short to be shared: five percent of it is less than a second.
 const SHORT: Duration = Duration::from_secs(15);
 
-/// The leases that there are.
 async fn list_leases(cluster: &EtcdCluster) -> Vec<u64> {
     let answer = cluster.post_json(0, "/v3/lease/leases", "{}").await.unwrap();
     let leases = answer.split('{').filter_map(|part| json_number(part, "ID"));
@@ -39,7 +38,7 @@ async fn keys_with_same_long_ttl_share_a_lease() {
         }
         assert_eq!(list_leases(&cluster).await.len(), 1, "{release:?}");
         put_with_ttl(&store, 50..51, HOUR * 2).await;
-        assert_eq!(list_leases(&cluster).await.len(), 2, "{release:?}: another time needs another lease");
+        assert_eq!(list_leases(&cluster).await.len(), 2, "{release:?}: another time to live needs another lease");
     }
 }
 
@@ -74,7 +73,7 @@ async fn renewed_key_keeps_its_lease() {
             put_with_ttl(&store, 0..1, SHORT).await;
         }
         assert_eq!(list_leases(&cluster).await, first, "{release:?}");
-        // Another key has another one, or its renewal would be that of both.
+        // Another key has its own lease; otherwise a renewal would extend both keys.
         put_with_ttl(&store, 1..2, SHORT).await;
         assert_eq!(list_leases(&cluster).await.len(), 2, "{release:?}");
     }
@@ -108,7 +107,7 @@ async fn conflicts_do_not_leak_leases() {
     for _ in 0..10 {
         commit_conflict(&store, Transaction::create(key(0), "ours").with_ttl(SHORT)).await.unwrap();
     }
-    assert_eq!(list_leases(&cluster).await.len(), 1, "a lease that was granted in vain serves the next try");
+    assert_eq!(list_leases(&cluster).await.len(), 1, "the unused lease serves the next attempt");
 }
 
 #[tokio::test]
@@ -117,7 +116,7 @@ async fn conflict_abandons_lease_the_key_may_use() {
     let store = cluster.client().await;
     put_with_ttl(&store, 0..1, SHORT).await;
     let first = list_leases(&cluster).await;
-    // A client that never finds its key as it expects it must not give it more time again and again.
+    // A client whose comparison always fails must not extend the life of its key.
     commit_conflict(&store, Transaction::create(key(0), "again").with_ttl(SHORT)).await.unwrap();
     put_with_ttl(&store, 0..1, SHORT).await;
     let both = list_leases(&cluster).await;

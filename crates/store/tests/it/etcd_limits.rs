@@ -1,4 +1,4 @@
-//! Requests that etcd finds too large, databases that are full, and many callers at once.
+//! Tests of oversized requests, full databases, and many concurrent callers.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn oversized_etcd_requests_are_too_large() {
         let store = cluster.client().await;
         let value = |bytes: usize| vec![put_op(key("a"), vec![b'x'; bytes])];
         let ops = (0..129).map(|index| put_op(key(&format!("{index}")), "1")).collect();
-        // More than etcd takes, more than its gRPC takes, and more operations than it takes.
+        // Above etcd's request limit, above its gRPC limit, and above its limit of operations.
         for ops in [value(1_700_000), value(5_000_000), ops] {
             let result = with_timeout("commit", store.commit(ops.into_transaction())).await.unwrap();
             assert!(matches!(result, Err(Error::TooLarge { .. })), "{release:?}: {result:?}");
@@ -39,7 +39,7 @@ async fn full_database_error_explains_remedy_and_reads_work() {
     let store = cluster.client().await;
     put(&store, key("small"), "1").await.unwrap();
     let mut result = Ok(());
-    // etcd looks at its size now and then, so it takes more than fits.
+    // etcd checks its size only now and then, so it accepts more than fits.
     for index in 0..500 {
         let large = put_op(key(&format!("large {index}")), vec![b'x'; 1 << 20]);
         result = with_timeout("commit", store.commit(vec![large].into_transaction())).await.unwrap().map(|_| ());
@@ -54,7 +54,7 @@ async fn full_database_error_explains_remedy_and_reads_work() {
 
 #[tokio::test]
 async fn range_of_large_values_is_read_in_pages() {
-    // 90 MiB: more than one answer may hold, in pages that are first too large and then smaller.
+    // 90 MiB: more than one response may hold, in pages that are first too large and then smaller.
     const VALUES: usize = 90;
     let cluster = EtcdCluster::single(EtcdRelease::New).await;
     let store = cluster.client().await;
@@ -67,7 +67,6 @@ async fn range_of_large_values_is_read_in_pages() {
     assert_eq!(revision(&store).await.unwrap(), page.revision);
 }
 
-/// How often a method was called at an etcd.
 async fn grpc_call_count(cluster: &EtcdCluster, method: &str) -> u64 {
     let metrics = cluster.get_page(0, "/metrics").await.unwrap();
     let wanted = format!("grpc_method=\"{method}\"");
@@ -118,10 +117,10 @@ async fn closed_store_ends_watches_and_rejects_calls() {
     assert!(matches!(result, Err(Error::Unavailable { .. })), "{result:?}");
 }
 
-/// The compaction loop beside one that compares the version of the key, as kube-apiserver does.
+/// Runs the compaction loop beside one that compares the version of the key, as kube-apiserver does.
 #[tokio::test]
 async fn compactor_interoperates_with_version_comparing_servers() {
-    // base64 of the key.
+    // The key in base64.
     const KEY_64: &str = "Y29tcGFjdF9yZXZfa2V5";
     let cluster = EtcdCluster::single(EtcdRelease::New).await;
     let store = cluster.client().await;
@@ -130,11 +129,11 @@ async fn compactor_interoperates_with_version_comparing_servers() {
     let tasks = Tasks::new();
     let compaction = Compactor::new(store.clone(), Duration::from_millis(50));
     tasks.spawn("compaction", |shutdown| compaction.run(shutdown));
-    // Ours compacts while it is alone.
+    // The compactor works while it is alone.
     with_timeout("compaction", async { while range(&store, KeyRange::prefix("a").at_revision(old)).await.is_ok() {} })
         .await
         .unwrap();
-    // Then the other wins a round with the version it finds, which ours must notice and go on from.
+    // Then the other server wins a round with the version that it finds, and the compactor must adopt it.
     let version = async || {
         let answer = cluster.post_json(0, "/v3/kv/range", &format!("{{\"key\":\"{KEY_64}\"}}")).await.unwrap();
         json_number(&answer, "version").unwrap_or(0)
@@ -150,8 +149,8 @@ async fn compactor_interoperates_with_version_comparing_servers() {
         won += usize::from(answer.contains("\"succeeded\":true"));
     }
     let theirs = version().await;
-    with_timeout("our next round", async { while version().await <= theirs {} }).await.unwrap();
-    // What ours writes is a revision in decimals, which only grows again.
+    with_timeout("the compactor's next round", async { while version().await <= theirs {} }).await.unwrap();
+    // The compactor writes a revision in decimal, which only grows.
     let (entry, _) = get(&store, COMPACT_REV_KEY).await.unwrap();
     let recorded: u64 = std::str::from_utf8(&entry.unwrap().value).unwrap().parse().unwrap();
     assert!(recorded > old.0, "{recorded}");

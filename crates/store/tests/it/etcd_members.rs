@@ -1,4 +1,4 @@
-//! Members that are dead, deaf, leaderless or of another cluster.
+//! Tests of members that are dead, unresponsive, leaderless or of another cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::conformance::check_fixture::{
 use crate::etcd_cluster::{EtcdCluster, EtcdRelease, free_port};
 use crate::proxy::{FaultProxy, ProxyMode};
 
-/// Short, so that waiting for what never comes costs little.
+/// Short, so that timeouts cost little.
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(1),
     request: Duration::from_secs(4),
@@ -39,11 +39,15 @@ async fn unresponsive_member_costs_few_connections() {
     let deaf = FaultProxy::start(cluster.members[0].port, ProxyMode::Stall).await;
     let store = cluster.client_at(vec![deaf.url.clone(), cluster.url(0)], TIMEOUTS).await;
     for round in 0..100 {
-        // Writes as well: a member that has answered nothing is entrusted with nothing.
+        // Writes as well: no write goes to a member that has not responded.
         put(&store, key("a"), format!("{round}")).await.unwrap();
         get(&store, key("a")).await.unwrap();
     }
-    assert!(deaf.accepted_count() <= 3, "{} connections to a deaf member for 200 requests", deaf.accepted_count());
+    assert!(
+        deaf.accepted_count() <= 3,
+        "{} connections to an unresponsive member for 200 requests",
+        deaf.accepted_count()
+    );
 }
 
 #[tokio::test]
@@ -61,10 +65,10 @@ async fn unreachable_cluster_error_names_flag_and_members() {
     for result in results {
         let Err(Error::Unavailable { reason }) = result else { panic!("{result:?}") };
         for part in ["--etcd-servers", &deaf.url, &dead, "refused"] {
-            assert!(reason.contains(part), "{part:?} is not named in: {reason}");
+            assert!(reason.contains(part), "{part:?} is missing in: {reason}");
         }
     }
-    assert!(!store.supports_progress_requests(), "nobody has said that he does");
+    assert!(!store.supports_progress_requests(), "no member has reported its version");
 }
 
 #[tokio::test]
@@ -88,13 +92,18 @@ async fn outage_fails_fast_and_recovery_is_detected() {
             );
         }
     }
-    assert!(began.elapsed() < timeouts.request, "all together took longer than one may: {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < timeouts.request,
+        "all requests together took longer than one timeout: {:?}",
+        began.elapsed()
+    );
     cluster.restart(0);
     cluster.wait_until_up(0).await;
     assert_eq!(get(&store, key("a")).await.unwrap().0.unwrap().value, "1");
 }
 
-/// A client that is connected through a proxy and knows another way, and the proxy, which is deaf from now on.
+/// Returns a client whose preferred connection goes through a proxy that stalls from now on, and which knows a direct
+/// address too.
 async fn client_with_stalled_proxy(cluster: &EtcdCluster) -> (Arc<dyn Store>, FaultProxy) {
     let proxy = FaultProxy::start(cluster.members[0].port, ProxyMode::Pass).await;
     let store = cluster.client_at(vec![proxy.url.clone(), cluster.url(0)], TIMEOUTS).await;
@@ -130,9 +139,9 @@ async fn write_to_stalled_member_is_unknown_and_not_retried() {
     let result = with_timeout("commit", store.commit(Transaction::create("b", "once"))).await.unwrap();
     let Err(Error::OutcomeUnknown { reason }) = result else { panic!("{result:?}") };
     assert!(reason.contains(&proxy.url), "{reason}");
-    // The request never arrived, and nobody sent it by the other way.
+    // The request never arrived, and was not sent to the direct address.
     assert_eq!(get(&store, key("b")).await.unwrap().0, None);
-    // The next one goes the other way at once.
+    // The next one uses the direct address at once.
     commit_ok(&store, Transaction::create("b", "again")).await.unwrap();
 }
 
@@ -162,10 +171,10 @@ async fn watch_moves_to_next_member_when_one_stalls() {
     let mut watch = watch(&store, key("a"), from).await.unwrap();
     let first = put(&store, key("a"), "1").await.unwrap();
     assert_eq!(events_through(&mut watch, first).await.unwrap(), [put_event(key("a"), "1", first)]);
-    // The watch is at the first member. Its connection stays open and says nothing any more.
+    // The watch is at the first member. Its connection stays open but silent.
     cluster.pause(0);
     let others = cluster.client_at(cluster.urls()[1..].to_vec(), Timeouts::default()).await;
-    // If it was the leader, the others elect a new one first.
+    // If the first member was the leader, the others elect a new one first.
     while revision(&others).await.is_err() {}
     let second = put(&others, key("a"), "2").await.unwrap();
     assert_eq!(events_through(&mut watch, second).await.unwrap(), [put_event(key("a"), "2", second)]);
@@ -178,7 +187,7 @@ async fn check_no_leader(release: EtcdRelease) {
     put(&store, key("a"), "1").await.unwrap();
     cluster.kill(1);
     cluster.kill(2);
-    // The member that is left notices after its election timeout; until then it may still take requests and wait.
+    // The remaining member notices after its election timeout; until then it may still accept requests and wait.
     let mut said = Vec::new();
     let reason = loop {
         assert!(said.len() < 20, "{said:#?}");
@@ -190,7 +199,7 @@ async fn check_no_leader(release: EtcdRelease) {
     assert!(reason.contains("most members of the etcd cluster are not reachable"), "{reason}");
     let result = with_timeout("commit", store.commit(Transaction::create("b", "1"))).await.unwrap();
     assert!(matches!(&result, Err(Error::Unavailable { reason }) if reason.contains("no leader")), "{result:?}");
-    // Everything goes on when the others are back.
+    // Requests succeed again when the other members are back.
     cluster.restart(1);
     cluster.wait_until_up(1).await;
     commit_ok(&store, Transaction::create("b", "1")).await.unwrap();
@@ -213,7 +222,7 @@ async fn member_of_another_cluster_is_rejected() {
     put(&store, key("a"), "1").await.unwrap();
     cluster.kill(0);
     let result = loop {
-        // The first request may still be lost with the connection.
+        // The first request may still be lost with the old connection.
         match with_timeout("commit", store.commit(Transaction::create("b", "1"))).await.unwrap() {
             Err(Error::OutcomeUnknown { .. }) => {}
             result => break result,

@@ -1,4 +1,4 @@
-//! The connection that probes have to themselves.
+//! Tests of the dedicated probe connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::proxy::{FaultProxy, ProxyMode};
 
 const KEY: Key = Key::from_static(b"a");
 
-/// So long that no connection is tested by itself.
+/// So long that no keepalive is sent.
 const TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(1),
     request: Duration::from_secs(4),
@@ -20,7 +20,7 @@ const TIMEOUTS: Timeouts = Timeouts {
     keep_alive_timeout: Duration::from_secs(600),
 };
 
-/// A client that probes through a proxy, on a connection of its own by now.
+/// Returns a client that already has its probe connection, through a proxy.
 async fn client_with_probe_connection(cluster: &EtcdCluster) -> (Arc<dyn Store>, FaultProxy) {
     let proxy = FaultProxy::start(cluster.members[0].port, ProxyMode::Pass).await;
     let store = cluster.client_at(vec![proxy.url.clone()], TIMEOUTS).await;

@@ -1,4 +1,4 @@
-//! etcd that wants certificates and shows one.
+//! Tests of etcd with TLS and client certificates.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::conformance::check_fixture::{events_through, put, put_event, revision, watch, with_timeout};
 use crate::etcd_cluster::{EtcdCluster, EtcdRelease, EtcdTls};
 
-/// An authority and what it has signed, in a folder.
+/// A certificate authority with its files in a folder.
 struct TestAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     dir: TempDir,
@@ -32,7 +32,7 @@ impl TestAuthority {
         self.dir.path().join("ca.pem")
     }
 
-    /// A certificate and its key, good for both sides of a connection to this machine.
+    /// Signs a certificate for both sides of a local connection; returns the certificate and key files.
     fn sign(&self, name: &str) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -47,7 +47,7 @@ impl TestAuthority {
         (write("cert", certificate.pem()), write("key", key.serialize_pem()))
     }
 
-    /// What a client of this authority holds.
+    /// The files of a client that this authority signed.
     fn client(&self) -> EtcdTls {
         let (cert, key) = self.sign("client");
         EtcdTls { ca: self.ca(), cert, key }
@@ -84,7 +84,7 @@ async fn store_works_on_new_etcd_with_client_certificates() {
     check_tls_cluster(EtcdRelease::New).await;
 }
 
-/// Why a client with these files gets nothing.
+/// The error of a client with these files.
 async fn connection_error(cluster: &EtcdCluster, change: impl FnOnce(&mut Config)) -> String {
     let timeouts = Timeouts { request: std::time::Duration::from_secs(2), ..Timeouts::default() };
     let mut config = Config { timeouts, ..Config::new(cluster.urls()) };

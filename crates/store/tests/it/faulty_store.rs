@@ -1,4 +1,4 @@
-//! Stores with one fault each, which the suite must find: a suite that passes everything proves nothing.
+//! Stores with one fault each, all of which the conformance suite must find.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::conformance::history::FaultMode;
 use crate::conformance::workload::{self, WorkloadPlan};
 use crate::memory_store::MemoryStore;
 
-/// What a broken store does wrong, every now and then.
+/// What a faulty store does wrong in every tenth call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StoreFault {
     None,
@@ -41,11 +41,11 @@ async fn model_check_passes_correct_store() {
     assert_eq!(check_with_fault(StoreFault::None).await, None);
 }
 
-// Paused, because a fault in the last batch leaves a watcher waiting for all of its patience.
+// Paused, because a fault in the last batch leaves a watcher waiting for its whole timeout.
 #[tokio::test(start_paused = true)]
 async fn model_check_finds_every_fault() {
     const LATE: &[&str] = &["came after"];
-    // What such a fault leaves behind may first show in any later answer.
+    // The effect of such a fault may first show in any later response.
     const ANYWHERE: &[&str] = &[""];
     for (fault, named) in [
         (StoreFault::DropsEvent, &["event"] as &[&str]),
@@ -55,12 +55,12 @@ async fn model_check_finds_every_fault() {
         (StoreFault::ReportsProgressTooEarly, LATE),
         (StoreFault::HidesDelete, &["event"]),
         (StoreFault::HalfCommits, ANYWHERE),
-        (StoreFault::CommitsTwice, &["nobody wrote that", "against"]),
-        (StoreFault::IgnoresComparisons, &["against"]),
+        (StoreFault::CommitsTwice, &["which no client wrote", "did not hold"]),
+        (StoreFault::IgnoresComparisons, &["did not hold"]),
         (StoreFault::LosesAcknowledgedWrite, ANYWHERE),
         (StoreFault::ReadsStaleState, &["had been seen"]),
         (StoreFault::ReportsOldRevision, &["had been seen"]),
-        (StoreFault::TruncatesRange, &["it is"]),
+        (StoreFault::TruncatesRange, &["the page is"]),
     ] {
         let violation = check_with_fault(fault).await.unwrap_or_else(|| panic!("{fault:?} was not found"));
         let is_named = named.iter().any(|name| violation.contains(name));
@@ -68,7 +68,7 @@ async fn model_check_finds_every_fault() {
     }
 }
 
-/// What the model check says about a store with this fault.
+/// The violation that the model check finds in a store with this fault.
 async fn check_with_fault(fault: StoreFault) -> Option<String> {
     let harness = FaultyStore { inner: MemoryStore::new(), fault, calls: Arc::default(), tasks: Tasks::new() };
     let plan = WorkloadPlan {
@@ -82,7 +82,7 @@ async fn check_with_fault(fault: StoreFault) -> Option<String> {
     workload::check_plan(&harness, &plan).await.err().map(|violation| format!("{violation:#}"))
 }
 
-/// A sound store behind a fault. Clones are clients of one store.
+/// A correct store behind a fault. Clones are clients of one store.
 #[derive(Clone, Debug)]
 struct FaultyStore {
     inner: MemoryStore,
@@ -92,7 +92,7 @@ struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// Whether it is time for the fault: in every tenth call.
+    /// True in every tenth call.
     fn should_fail(&self, fault: StoreFault) -> bool {
         self.fault == fault && self.calls.fetch_add(1, Ordering::Relaxed) % 10 == 9
     }
@@ -128,7 +128,7 @@ impl FaultyStore {
         Ok(page)
     }
 
-    /// What becomes of a batch, which may be several.
+    /// Distorts a batch into zero or more batches.
     fn distort(&self, batch: WatchBatch) -> Vec<WatchBatch> {
         let WatchBatch { events, complete_through } = batch.clone();
         let first = events.first().map(StoreEvent::revision);

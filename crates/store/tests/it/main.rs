@@ -1,4 +1,4 @@
-//! The tests of the store: one suite for every backend, and what is special to each.
+//! The tests of the store: one conformance suite for every backend, and tests of each backend.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod compaction;

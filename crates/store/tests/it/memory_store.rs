@@ -1,5 +1,5 @@
-//! A store in memory: the model with a lock around it. It shows that the suite can be passed, it is what the faults of
-//! `broken.rs` are built on, and it keeps time as tokio does, so that tests can pause it.
+//! A store in memory: the model behind a lock. It shows that the suite can be passed, carries the faults of
+//! `faulty_store.rs`, and uses tokio's clock, which tests can pause.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::conformance::model::StoreModel;
 use crate::conformance::{Harness, conformance_tests};
 
-/// More than any test puts in earnest.
+/// More than any other test puts.
 const VALUE_BYTES_MAX: usize = 4 << 20;
 
 conformance_tests!(MemoryStore::new());
@@ -47,7 +47,6 @@ impl MemoryStore {
         Self { state: Arc::new(Mutex::new(state)), current: Arc::new(watch::Sender::new(first)), tasks: Tasks::new() }
     }
 
-    /// The revision below which history is forgotten.
     pub(crate) fn compacted_revision(&self) -> Revision {
         self.state.lock().compacted
     }
@@ -162,7 +161,7 @@ impl Store for MemoryStore {
     }
 
     fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome> {
-        // Yields, so that clients of one thread take turns.
+        // Yields, so that clients on one thread interleave.
         async move {
             tokio::task::yield_now().await;
             self.write(&transaction)

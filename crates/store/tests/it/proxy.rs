@@ -1,4 +1,4 @@
-//! A TCP proxy that treats connections badly.
+//! A TCP proxy that injects faults.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,27 +10,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What becomes of the bytes.
+/// What the proxy does with the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyMode {
-    /// They are passed on.
     Pass,
-    /// They stay where they are: connections are accepted and kept, and nothing is answered.
+    /// Accepts and keeps connections but forwards nothing.
     Stall,
-    /// The bytes of connections that are there stay where they are; new connections pass.
+    /// Stalls existing connections; new ones pass.
     StallExisting,
-    /// Requests are passed on, and answers are lost.
+    /// Forwards requests and drops responses.
     DropResponses,
-    /// Each connection is cut after a random number of bytes of about this size.
+    /// Cuts each connection after a random number of bytes of about this size.
     CutAfter(usize),
 }
 
-/// A proxy in front of a port of this machine.
+/// A proxy in front of a local port.
 #[derive(Debug)]
 pub(crate) struct FaultProxy {
     pub(crate) url: String,
     mode: watch::Sender<ProxyMode>,
-    /// Rises to cut what is there.
+    /// Incremented to cut all existing connections.
     cuts: watch::Sender<u64>,
     accepted: Arc<AtomicUsize>,
     tasks: Tasks,
@@ -59,7 +58,7 @@ impl FaultProxy {
                 cuts.mark_unchanged();
                 tasks.spawn_once("proxied connection", async move {
                     tokio::select! {
-                        // Either side closing, or failing, closes both.
+                        // If either side closes or fails, both are closed.
                         _ = proxy_connection(client, upstream, mode, Rng::with_seed(number as u64)) => {}
                         _ = cuts.changed() => {}
                     }
@@ -78,7 +77,6 @@ impl FaultProxy {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How many connections were made.
     pub(crate) fn accepted_count(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
     }
@@ -112,7 +110,7 @@ async fn proxy_connection(
             count = server.read(&mut from_server) => (count.ok()?, false),
             changed = mode.changed() => { changed.ok()?; continue; }
         };
-        // The last bytes before a cut still arrive, so that the cut falls into the middle of something.
+        // The last bytes before a cut still arrive, so that it falls into the middle of a message.
         let passed = count.min(left);
         match forward {
             true => server.write_all(&from_client[..passed]).await.ok()?,

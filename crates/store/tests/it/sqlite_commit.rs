@@ -1,4 +1,4 @@
-//! The steps of a commit: what shares one, what is shown when, and what a failure leaves behind.
+//! Tests of the steps of a commit: batching, visibility, and failures.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::sqlite_process::next_batch;
 
-/// A commit that waits at one of its steps until it is let go.
+/// Holds a commit at one of its steps until it is released.
 struct CommitGate {
     hook: CommitHook,
     reached: Arc<Notify>,
@@ -24,7 +24,7 @@ struct CommitGate {
 }
 
 impl CommitGate {
-    /// Holds the first commit that comes to `step`.
+    /// Holds the first commit that reaches `step`.
     fn at(step: CommitStep) -> Self {
         let reached = Arc::new(Notify::new());
         let (go, wait) = mpsc::channel::<()>();
@@ -58,11 +58,11 @@ impl SqliteFixture {
     }
 
     async fn open(&self, config: Config) -> Arc<SqliteStore> {
-        Arc::new(SqliteStore::open(config, &self.tasks).await.expect("it opens"))
+        Arc::new(SqliteStore::open(config, &self.tasks).await.expect("open succeeds"))
     }
 }
 
-/// Everything that waits while one commit is under way shares the next, and a conflict in it is nobody else's.
+/// All writes that wait while a commit runs share the next commit, and a conflict of one does not affect the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_writes_share_one_commit_with_own_outcomes() {
     let scene = SqliteFixture::new();
@@ -82,12 +82,12 @@ async fn queued_writes_share_one_commit_with_own_outcomes() {
     let mut waiting = join_all((0..50).map(|number| store.commit(Transaction::create(format!("/{}", number / 2), ""))));
     // Once polled, they are in the queue.
     assert!(futures_util::poll!(&mut waiting).is_pending());
-    gate.go.send(()).expect("it waits");
-    first.await.expect("it commits");
+    gate.go.send(()).expect("the commit waits");
+    first.await.expect("commit succeeds");
     let outcomes: Vec<TransactionOutcome> =
-        waiting.await.into_iter().map(|outcome| outcome.expect("an answer")).collect();
+        waiting.await.into_iter().map(|outcome| outcome.expect("commit succeeds")).collect();
     for (number, outcome) in outcomes.iter().enumerate() {
-        // Of every pair the first is new; the second finds it, although it is not committed yet when they are compared.
+        // The first of every pair is new; the second conflicts with it, although it is not committed yet.
         let revision = Revision(3 + number as u64 / 2);
         match outcome {
             TransactionOutcome::Committed(at) => assert_eq!((number % 2, *at), (0, revision)),
@@ -97,11 +97,11 @@ async fn queued_writes_share_one_commit_with_own_outcomes() {
             }
         }
     }
-    assert_eq!(commits.load(Ordering::SeqCst), 2, "fifty writes share one wait for the disk");
+    assert_eq!(commits.load(Ordering::SeqCst), 2, "fifty writes share one commit");
 }
 
-/// Between COMMIT and the revision file a write is in the database, and nobody may have seen it: its process may die
-/// there, and then another process would tell of an older state.
+/// Between COMMIT and the revision file a write must be invisible: its process may die there, and another process would
+/// then show an older state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn committed_write_is_invisible_until_revision_is_published() {
     let scene = SqliteFixture::new();
@@ -118,7 +118,7 @@ async fn committed_write_is_invisible_until_revision_is_published() {
     let mut config = scene.config();
     config.commit_hook = gate.hook.clone();
     let writer = scene.open(config).await;
-    let mut watch = reader.watch("/".into(), old.next()).await.expect("it watches");
+    let mut watch = reader.watch("/".into(), old.next()).await.expect("watch starts");
     let change = Transaction {
         compares: Vec::new(),
         ops: vec![put_op("/changed", "new"), Op::Delete { key: "/removed".into() }, put_op("/added", "new")],
@@ -127,9 +127,9 @@ async fn committed_write_is_invisible_until_revision_is_published() {
     assert!(futures_util::poll!(&mut commit).is_pending());
     gate.reached.notified().await;
 
-    let page = reader.range(KeyRange::prefix("/").limit(1)).await.expect("it reads");
+    let page = reader.range(KeyRange::prefix("/").limit(1)).await.expect("read succeeds");
     assert_eq!((page.revision, page.count), (old, 3));
-    let page = reader.range(KeyRange::prefix("/")).await.expect("it reads");
+    let page = reader.range(KeyRange::prefix("/")).await.expect("read succeeds");
     let entries: Vec<(&[u8], &[u8])> = page.entries.iter().map(|entry| (&entry.key[..], &entry.value[..])).collect();
     assert_eq!(entries, [(&b"/changed"[..], &b"old"[..]), (b"/kept", b"old"), (b"/removed", b"old")]);
     assert_eq!(reader.get("/added".into()).await, Ok((None, old)));
@@ -138,11 +138,11 @@ async fn committed_write_is_invisible_until_revision_is_published() {
         reader.range(KeyRange::prefix("/").at_revision(old.next())).await,
         Err(Error::FutureRevision { requested: old.next(), current: old })
     );
-    // A watch that were told now would have to be told again by nobody.
+    // A watch must not report the write before it is visible to all processes.
     watch.progress_request().send();
     assert!(futures_util::poll!(Box::pin(watch.next_batch())).is_pending());
 
-    gate.go.send(()).expect("it waits");
+    gate.go.send(()).expect("the commit waits");
     assert_eq!(commit.await, Ok(TransactionOutcome::Committed(old.next())));
     let batch = next_batch(&mut watch).await;
     assert_eq!((batch.events.len(), batch.complete_through), (3, old.next()));
@@ -160,7 +160,7 @@ async fn panicking_store_thread_is_reported_as_task_failure() {
     config.commit_hook = CommitHook::new(|step| assert_ne!(step, CommitStep::Committed, "on purpose"));
     let store = scene.open(config).await;
     let outcome = store.commit(Transaction::create("/a", "1")).await;
-    assert!(matches!(outcome, Err(Error::OutcomeUnknown { .. })), "it may have happened: {outcome:?}");
+    assert!(matches!(outcome, Err(Error::OutcomeUnknown { .. })), "the write may have been committed: {outcome:?}");
     let failure = TaskFailure { task: "sqlite threads", kind: TaskFailureKind::ReturnedEarly };
     assert_eq!(scene.tasks.wait_for_failure().await, failure);
     let outcome = store.commit(Transaction::create("/b", "1")).await;
@@ -173,28 +173,28 @@ async fn commit_fails_in_time_when_foreign_program_holds_lock() {
     let mut config = scene.config();
     config.write_lock_timeout = Duration::from_millis(50);
     let store = scene.open(config.clone()).await;
-    store.commit(Transaction::create("/a", "1")).await.expect("it commits");
-    let foreign = Connection::open(&config.path).expect("it opens");
-    foreign.execute_batch("BEGIN IMMEDIATE").expect("it locks");
+    store.commit(Transaction::create("/a", "1")).await.expect("commit succeeds");
+    let foreign = Connection::open(&config.path).expect("open succeeds");
+    foreign.execute_batch("BEGIN IMMEDIATE").expect("BEGIN succeeds");
     let Err(Error::Unavailable { reason }) = store.commit(Transaction::create("/b", "1")).await else {
-        panic!("it wrote behind a lock")
+        panic!("the commit succeeded despite the lock")
     };
     assert!(reason.contains("another program holds its lock"), "{reason}");
-    foreign.execute_batch("ROLLBACK").expect("it unlocks");
+    foreign.execute_batch("ROLLBACK").expect("ROLLBACK succeeds");
     assert_eq!(store.commit(Transaction::create("/b", "1")).await, Ok(TransactionOutcome::Committed(Revision(3))));
 }
 
-/// As after a backup was put in the place of the file, or its log was removed: acknowledged writes are gone.
+/// As after a restored backup or a deleted WAL: acknowledged writes are gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn database_behind_revision_file_is_damaged() {
     let scene = SqliteFixture::new();
     let store = scene.open(scene.config()).await;
-    store.commit(Transaction::create("/a", "1")).await.expect("it commits");
+    store.commit(Transaction::create("/a", "1")).await.expect("commit succeeds");
     let told = std::fs::OpenOptions::new().write(true).open(scene.dir.path().join("state.db.rev"));
     let record = [99_u64.to_le_bytes(), (!99_u64).to_le_bytes()].concat();
-    told.expect("it is there").write_all_at(&record, 0).expect("it can be written");
-    let Err(Error::Damaged { reason }) = store.get("/a".into()).await else { panic!("it read") };
-    assert!(reason.contains("it is at revision 2, but revision 99 was acknowledged"), "{reason}");
+    told.expect("file exists").write_all_at(&record, 0).expect("the revision file is writable");
+    let Err(Error::Damaged { reason }) = store.get("/a".into()).await else { panic!("the read succeeded") };
+    assert!(reason.contains("the database is at revision 2, but revision 99 was acknowledged"), "{reason}");
 }
 
 #[tokio::test]
@@ -209,9 +209,9 @@ async fn transaction_limits_are_enforced_exactly() {
     let reason = |what: &str| Err(Error::TooLarge { reason: what.to_owned() });
     for (transaction, expected) in [
         (of_size(REQUEST_BYTES_MAX), Ok(TransactionOutcome::Committed(Revision(2)))),
-        (of_size(REQUEST_BYTES_MAX + 1), reason("a transaction of 1572865 bytes, and 1572864 are the most")),
+        (of_size(REQUEST_BYTES_MAX + 1), reason("a transaction of 1572865 bytes exceeds the limit of 1572864")),
         (of_ops(128), Ok(TransactionOutcome::Committed(Revision(3)))),
-        (of_ops(129), reason("129 operations in a transaction, and 128 are the most")),
+        (of_ops(129), reason("a transaction of 129 operations exceeds the limit of 128")),
     ] {
         assert_eq!(store.commit(transaction).await, expected);
     }

@@ -1,4 +1,4 @@
-//! The suite over SQLite. Every client opens the file for itself, with threads, locks and connections of its own, as
+//! The conformance suite on SQLite. Every client opens the file with threads, locks and connections of its own, as
 //! another process would.
 
 use std::sync::Arc;
@@ -29,8 +29,7 @@ impl Harness for SharedFile {
     fn open(&self) -> BoxFuture<'_, Arc<dyn Store>> {
         async {
             let config = Config::new(self.dir.path().join("state.db"));
-            let store: Arc<dyn Store> =
-                Arc::new(SqliteStore::open(config, &self.tasks).await.expect("the store opens"));
+            let store: Arc<dyn Store> = Arc::new(SqliteStore::open(config, &self.tasks).await.expect("open succeeds"));
             store
         }
         .boxed()

@@ -1,5 +1,5 @@
-//! A process that is killed in the middle of its work, at any moment and between any two steps of a commit: what it
-//! acknowledged is there, what it did not acknowledge is there whole or not at all, and revisions never go back.
+//! Tests of processes that are killed at any moment and between any two steps of a commit: acknowledged writes are
+//! present, others are present whole or not at all, and revisions never go back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tempfile::TempDir;
 
 use crate::sqlite_process::{ChildProcess, ChildRole, next_batch, scaled, with_timeout, write_to_parent};
 
-/// Enough to make commits of several transactions.
+/// Enough to make commits with several transactions.
 const WRITERS: usize = 8;
 
-/// What every transaction of a writer puts, all with the same value.
+/// The keys of every transaction of a writer, all with the same value.
 const PARTS: [&str; 3] = ["a", "b", "c"];
 
 const STEPS: [CommitStep; 5] = [
@@ -29,7 +29,7 @@ const STEPS: [CommitStep; 5] = [
     CommitStep::ResponsesSent,
 ];
 
-/// What a child told before it died: that a writer's number is written, and where.
+/// An acknowledgement that a child reported before it died: a writer's number and its revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
     pub(crate) writer: usize,
@@ -37,12 +37,11 @@ pub(crate) struct Acknowledged {
     pub(crate) revision: Revision,
 }
 
-/// How a round ends.
 #[derive(Clone, Copy, Debug)]
 enum KillPoint {
-    /// When it comes to this step of its commit number so-and-so.
+    /// At this step of the commit with this number.
     AtStep(CommitStep, usize),
-    /// When it has told this many acknowledgements.
+    /// After this many acknowledgements.
     AfterAcknowledgements(usize),
 }
 
@@ -54,13 +53,13 @@ async fn reopened_store_has_all_acknowledged_writes_after_kill() {
     for death in kill_points() {
         let acknowledged = run_until_killed(&path, death);
         let tasks = Tasks::new();
-        let store = SqliteStore::open(Config::new(&path), &tasks).await.expect("it opens after a crash");
+        let store = SqliteStore::open(Config::new(&path), &tasks).await.expect("the store opens after a crash");
         seen = verify_acknowledged(&store, seen, &acknowledged)
             .await
             .unwrap_or_else(|what| panic!("after {death:?}: {what}"));
         store.close().await;
     }
-    assert!(seen > Revision(1), "something was written at all");
+    assert!(seen > Revision(1), "the children wrote nothing");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,7 +67,7 @@ async fn surviving_process_sees_all_writes_acknowledged_before_kill() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("state.db");
     let tasks = Tasks::new();
-    let survivor = SqliteStore::open(Config::new(&path), &tasks).await.expect("it opens");
+    let survivor = SqliteStore::open(Config::new(&path), &tasks).await.expect("open succeeds");
     let mut seen = Revision(1);
     for death in kill_points() {
         let acknowledged = run_until_killed(&path, death);
@@ -76,26 +75,26 @@ async fn surviving_process_sees_all_writes_acknowledged_before_kill() {
             .await
             .unwrap_or_else(|what| panic!("after {death:?}: {what}"));
         let mark = put_all(&survivor, WRITERS, seen.0).await;
-        // It continues after whatever the dead process committed, told or not.
-        assert!(mark > seen, "after {death:?}, {mark} does not follow {seen}");
+        // Revisions continue after everything that the dead process committed, acknowledged or not.
+        assert!(mark > seen, "after {death:?}, revision {mark} does not follow {seen}");
         seen = verify_acknowledged(&survivor, seen, &[]).await.unwrap_or_else(|what| panic!("after {death:?}: {what}"));
     }
     survivor.close().await;
 }
 
-/// The revision file is behind for ever if nobody looks, and what was committed would be shown by the next write only.
+/// Without a repair the revision file would stay behind, and the next write would be the first to show the commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unpublished_commit_of_killed_process_becomes_visible() {
     let folder = TempDir::new().expect("a temporary folder");
     let path = folder.path().join("state.db");
     let tasks = Tasks::new();
-    let survivor = SqliteStore::open(Config::new(&path), &tasks).await.expect("it opens");
-    let mut watch = survivor.watch("/".into(), Revision(2)).await.expect("it watches");
+    let survivor = SqliteStore::open(Config::new(&path), &tasks).await.expect("open succeeds");
+    let mut watch = survivor.watch("/".into(), Revision(2)).await.expect("watch starts");
     let acknowledged = run_until_killed(&path, KillPoint::AtStep(CommitStep::Committed, 1));
-    assert_eq!(acknowledged, [], "it died before it could answer");
+    assert_eq!(acknowledged, [], "the child died before it responded");
     let batch = next_batch(&mut watch).await;
     assert_eq!(parse_transaction(&batch.events[..PARTS.len()], Revision(2)).map(|written| written.number), Ok(1));
-    assert!(survivor.revision().await.expect("it tells") >= batch.complete_through);
+    assert!(survivor.revision().await.expect("revision is readable") >= batch.complete_through);
 }
 
 /// Every step, and moments between.
@@ -123,7 +122,6 @@ fn run_until_killed(path: &Path, kill_point: KillPoint) -> Vec<Acknowledged> {
     }
 }
 
-/// Kills the child after so many acknowledgements.
 pub(crate) fn acknowledged_until_killed(mut child: ChildProcess, count: usize) -> Vec<Acknowledged> {
     let mut acknowledged: Vec<Acknowledged> = (0..count).map(|_| parse(&child.expect_line())).collect();
     child.kill();
@@ -140,7 +138,7 @@ fn parse(line: &str) -> Acknowledged {
     Acknowledged { writer: numbers[0] as usize, number: numbers[1], revision: Revision(numbers[2]) }
 }
 
-/// Runs as a child: writes until it dies.
+/// Runs as a child: writes until it is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_writes() {
     let Some(role) = ChildRole::from_env() else { return };
@@ -149,12 +147,12 @@ async fn child_that_writes() {
         config.durability = Durability::Unsynced;
     }
     config.commit_hook = kill_self_at(&role.get::<String>("step"), role.get("commit"));
-    let store = Arc::new(SqliteStore::open(config, &Tasks::new()).await.expect("it opens"));
+    let store = Arc::new(SqliteStore::open(config, &Tasks::new()).await.expect("open succeeds"));
     let bytes = role.get("bytes");
     join_all((0..WRITERS).map(|writer| write_forever(store.clone(), writer, bytes))).await;
 }
 
-/// Kills this process when a step comes for the so-many-th time.
+/// Kills this process when it reaches the step for the given time.
 fn kill_self_at(step: &str, commit: usize) -> CommitHook {
     let Some(step) = STEPS.into_iter().find(|known| format!("{known:?}") == step) else { return CommitHook::default() };
     let left = AtomicUsize::new(commit);
@@ -166,18 +164,18 @@ fn kill_self_at(step: &str, commit: usize) -> CommitHook {
 }
 
 async fn write_forever(store: Arc<SqliteStore>, writer: usize, bytes: usize) {
-    let (last, _) = store.get(key(writer, PARTS[0])).await.expect("it reads");
+    let (last, _) = store.get(key(writer, PARTS[0])).await.expect("read succeeds");
     let mut number = last.map_or(0, |entry| number_of(&entry.value));
     loop {
         number += 1;
-        let outcome = store.commit(transaction(writer, number, bytes)).await.expect("it commits");
+        let outcome = store.commit(transaction(writer, number, bytes)).await.expect("commit succeeds");
         let TransactionOutcome::Committed(revision) = outcome else { panic!("a conflict without comparisons") };
         write_to_parent(format_args!("{writer} {number} {}", revision.0));
     }
 }
 
 async fn put_all(store: &SqliteStore, writer: usize, number: u64) -> Revision {
-    match store.commit(transaction(writer, number, 0)).await.expect("it commits") {
+    match store.commit(transaction(writer, number, 0)).await.expect("commit succeeds") {
         TransactionOutcome::Committed(revision) => revision,
         TransactionOutcome::Conflict { .. } => panic!("a conflict without comparisons"),
     }
@@ -199,38 +197,38 @@ fn number_of(value: &[u8]) -> u64 {
     std::str::from_utf8(value).expect("text").trim_end().parse().expect("a number")
 }
 
-/// Checks everything after `seen` against what was acknowledged, and returns how far the store is.
+/// Checks everything after `verified_through` against the acknowledgements; returns the current revision.
 pub(crate) async fn verify_acknowledged(
     store: &SqliteStore,
     verified_through: Revision,
     acknowledged: &[Acknowledged],
 ) -> Result<Revision, String> {
     let page = store.range(KeyRange::prefix("/")).await.map_err(|error| error.to_string())?;
-    // Whatever this read has seen, no answer may deny; and the file may just now be repaired.
+    // The revision file may lag behind this read while it is being repaired.
     let current = store.revision().await.map_err(|error| error.to_string())?.max(page.revision);
     let promised =
         acknowledged.iter().map(|told| told.revision).max().unwrap_or(verified_through).max(verified_through);
     if current < promised {
-        return Err(format!("revision {promised} was told, and the store is at {current}"));
+        return Err(format!("revision {promised} was acknowledged, but the store is at {current}"));
     }
     let history = read_history(store, verified_through.next(), current).await?;
     for told in acknowledged {
         let found = history.iter().find(|written| written.revision == told.revision);
         if found != Some(told) {
-            return Err(format!("{told:?} was acknowledged, and there is {found:?}"));
+            return Err(format!("{told:?} was acknowledged, but the store has {found:?}"));
         }
     }
     for written in &history {
         let newest = history.iter().rfind(|other| other.writer == written.writer).expect("at least itself");
         let (entry, _) = store.get(key(written.writer, PARTS[2])).await.map_err(|error| error.to_string())?;
         if entry.as_ref().map(|entry| entry.revision) != Some(newest.revision) {
-            return Err(format!("{newest:?} is the last, and there is {entry:?}"));
+            return Err(format!("{newest:?} is the newest, but the store has {entry:?}"));
         }
     }
     Ok(current)
 }
 
-/// Every transaction of the history, each whole, none missing.
+/// All transactions of the history; fails if one is incomplete.
 async fn read_history(store: &SqliteStore, from: Revision, through: Revision) -> Result<Vec<Acknowledged>, String> {
     let mut written = Vec::new();
     if from > through {
@@ -249,7 +247,6 @@ async fn read_history(store: &SqliteStore, from: Revision, through: Revision) ->
     Ok(written)
 }
 
-/// The one transaction that these events are.
 fn parse_transaction(events: &[StoreEvent], revision: Revision) -> Result<Acknowledged, String> {
     let values: Vec<(&Key, u64)> = events.iter().filter_map(parse_put).collect();
     let (first, number) = values.first().copied().ok_or("a revision without a put")?;
@@ -257,7 +254,7 @@ fn parse_transaction(events: &[StoreEvent], revision: Revision) -> Result<Acknow
     let expected: Vec<(Key, u64)> = PARTS.into_iter().map(|part| (key(writer, part), number)).collect();
     let is_whole = values.iter().copied().eq(expected.iter().map(|(key, number)| (key, *number)));
     if !is_whole || events[0].revision() != revision {
-        return Err(format!("at {revision} there is a piece of a transaction: {values:?} of {}", events[0].revision()));
+        return Err(format!("at {revision} there is part of a transaction: {values:?} of {}", events[0].revision()));
     }
     Ok(Acknowledged { writer, number, revision })
 }

@@ -1,4 +1,4 @@
-//! The disk of `disk.c`: what it is made of, and what happens when its power is lost.
+//! The simulated disk of `disk.c`, and its power loss.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,22 @@ use tempfile::TempDir;
 
 use crate::sqlite_process::{ChildProcess, ChildRole};
 
-/// Disks write in pieces of this size; a piece is never torn.
+/// The unit in which disks write; a sector is never torn.
 const SECTOR: usize = 512;
 
-/// A folder on a disk that can be made to fail.
+/// A folder on a disk with injected faults.
 pub(crate) struct SimulatedDisk {
-    /// The database and everything beside it.
+    /// The database and the files beside it.
     dir: TempDir,
-    /// What is on the platter.
+    /// The files as last synced.
     durable_dir: TempDir,
-    /// The faults that there are.
+    /// Holds one file per injected fault.
     faults_dir: TempDir,
 }
 
-/// What becomes of a write that was not synced.
+/// The fate of a write that was not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnsyncedWrites {
-    /// It is lost.
     Lost,
     /// Some of its sectors are written, others are not.
     Torn,
@@ -41,10 +40,10 @@ impl SimulatedDisk {
         self.folder().join("state.db")
     }
 
-    /// Everything that is there now is on the platter.
+    /// Marks everything written so far as synced.
     pub(crate) fn sync_all(&self) {
         for file in files(&self.folder()) {
-            fs::copy(&file, self.durable_dir.path().join(name(&file))).expect("it can be copied");
+            fs::copy(&file, self.durable_dir.path().join(name(&file))).expect("the file can be copied");
         }
     }
 
@@ -60,34 +59,33 @@ impl SimulatedDisk {
     }
 
     pub(crate) fn add_fault(&self, fault: &str) {
-        fs::write(self.faults_dir.path().join(fault), "").expect("a fault can be named");
+        fs::write(self.faults_dir.path().join(fault), "").expect("the fault file can be written");
     }
 
     pub(crate) fn remove_fault(&self, fault: &str) {
-        fs::remove_file(self.faults_dir.path().join(fault)).expect("it was broken");
+        fs::remove_file(self.faults_dir.path().join(fault)).expect("the fault was added before");
     }
 
-    /// What a new start finds: no process, nothing of what was only in memory.
+    /// Restores the files as they are after a power loss; all processes must have ended.
     pub(crate) fn lose_power(&self, unsynced: UnsyncedWrites) {
         for file in files(&self.folder()) {
             let is_shared_memory = name(&file).ends_with("-shm");
             let durable = fs::read(self.durable_dir.path().join(name(&file))).ok().filter(|_| !is_shared_memory);
             match durable {
                 Some(durable) => {
-                    fs::write(&file, after_loss(&fs::read(&file).expect("it is there"), durable, unsynced))
+                    fs::write(&file, after_loss(&fs::read(&file).expect("file exists"), durable, unsynced))
                 }
                 None => fs::remove_file(&file),
             }
-            .expect("the files are ours");
+            .expect("the files are writable");
         }
     }
 
     fn folder(&self) -> PathBuf {
-        self.dir.path().canonicalize().expect("it is there")
+        self.dir.path().canonicalize().expect("file exists")
     }
 }
 
-/// What is on the platter of a file that held `written` in memory.
 fn after_loss(written: &[u8], mut durable: Vec<u8>, unsynced: UnsyncedWrites) -> Vec<u8> {
     if unsynced == UnsyncedWrites::Lost {
         return durable;
@@ -102,12 +100,12 @@ fn after_loss(written: &[u8], mut durable: Vec<u8>, unsynced: UnsyncedWrites) ->
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the folder is there");
+    let entries = fs::read_dir(folder).expect("the folder exists");
     entries.map(|entry| entry.expect("an entry").path()).collect()
 }
 
 fn name(file: &Path) -> &str {
-    file.file_name().and_then(|name| name.to_str()).expect("a name of ours")
+    file.file_name().and_then(|name| name.to_str()).expect("the name is UTF-8")
 }
 
 /// `disk.c`, compiled once with the C compiler that every Rust toolchain links with.
@@ -121,7 +119,7 @@ fn disk_library() -> &'static Path {
         compiler.args(["-O1", "-fPIC", "-shared", "-pthread", "-o"]).arg(&fresh).arg(source).arg("-ldl");
         assert!(compiler.status().expect("cc runs").success(), "disk.c compiles");
         let library = folder.join("disk.so");
-        fs::rename(fresh, &library).expect("one folder");
+        fs::rename(fresh, &library).expect("both are in one folder");
         library
     })
 }

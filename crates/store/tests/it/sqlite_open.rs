@@ -1,4 +1,4 @@
-//! Files that cannot be opened: each with its own words, and left as it is.
+//! Tests of files that cannot be opened: each has its own error text, and the file stays unchanged.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -24,32 +24,32 @@ impl StoreLocation {
     }
 
     fn path(&self) -> PathBuf {
-        self.dir.path().canonicalize().expect("it is there").join("state.db")
+        self.dir.path().canonicalize().expect("file exists").join("state.db")
     }
 
-    /// A message with the folder's name, which differs every time, left out.
+    /// Replaces the folder's name, which differs every time.
     fn redact_dir(&self, message: &str) -> String {
         message.replace(&self.path().parent().expect("a folder").display().to_string(), "…")
     }
 
-    /// Opening must fail with these words, and change nothing.
+    /// Checks that opening fails with this text and leaves the file unchanged.
     async fn check_open_fails(&self, expected: Expect) -> OpenError {
         let before = fs::read(self.path()).ok();
-        let error = SqliteStore::open(Config::new(self.path()), &Tasks::new()).await.expect_err("it does not open");
+        let error = SqliteStore::open(Config::new(self.path()), &Tasks::new()).await.expect_err("open fails");
         expected.assert_eq(&self.redact_dir(&error.to_string()));
-        assert_eq!(fs::read(self.path()).ok(), before, "the file is as it was");
+        assert_eq!(fs::read(self.path()).ok(), before, "the file is unchanged");
         error
     }
 }
 
-/// A store with something in it, closed again.
+/// Creates a store with some keys and closes it.
 async fn create_store(path: &Path, keys: usize) {
     let tasks = Tasks::new();
-    let store = SqliteStore::open(Config::new(path), &tasks).await.expect("it opens");
+    let store = SqliteStore::open(Config::new(path), &tasks).await.expect("open succeeds");
     for first in (0..keys).step_by(100) {
         let op = |number| Op::Put { key: format!("/{number:05}").into(), value: "v".repeat(500).into(), ttl: None };
         let ops = (first..keys.min(first + 100)).map(op).collect();
-        store.commit(Transaction { compares: Vec::new(), ops }).await.expect("it commits");
+        store.commit(Transaction { compares: Vec::new(), ops }).await.expect("commit succeeds");
     }
     store.close().await;
 }
@@ -58,13 +58,13 @@ async fn create_store(path: &Path, keys: usize) {
 async fn store_files_are_readable_by_owner_only() {
     let place = StoreLocation::new();
     let tasks = Tasks::new();
-    let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
-    store.commit(Transaction::create("/a", "1")).await.expect("it commits");
+    let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("open succeeds");
+    store.commit(Transaction::create("/a", "1")).await.expect("commit succeeds");
     let mut modes = Vec::new();
-    for entry in fs::read_dir(place.dir.path()).expect("the folder is there") {
+    for entry in fs::read_dir(place.dir.path()).expect("the folder exists") {
         let entry = entry.expect("an entry");
-        let mode = entry.metadata().expect("it is there").permissions().mode() & 0o777;
-        modes.push((entry.file_name().into_string().expect("a name of ours"), format!("{mode:o}")));
+        let mode = entry.metadata().expect("file exists").permissions().mode() & 0o777;
+        modes.push((entry.file_name().into_string().expect("the name is UTF-8"), format!("{mode:o}")));
     }
     modes.sort();
     let names = ["state.db", "state.db-shm", "state.db-wal", "state.db.lock", "state.db.rev"];
@@ -75,9 +75,11 @@ async fn store_files_are_readable_by_owner_only() {
 #[tokio::test]
 async fn open_rejects_file_that_is_not_a_database() {
     let place = StoreLocation::new();
-    fs::write(place.path(), "kind: Config\n".repeat(100)).expect("it can be written");
+    fs::write(place.path(), "kind: Config\n".repeat(100)).expect("the file is writable");
     let error = place
-        .check_open_fails(expect!["…/state.db is not a store of unskew: it is not an SQLite database; it was left as it is; choose another file"])
+        .check_open_fails(expect![
+            "…/state.db is not a store of unskew: it is not an SQLite database; it was not changed; choose another file"
+        ])
         .await;
     assert!(matches!(error, OpenError::NotAStore { .. }));
 }
@@ -85,11 +87,11 @@ async fn open_rejects_file_that_is_not_a_database() {
 #[tokio::test]
 async fn open_rejects_foreign_sqlite_database() {
     let place = StoreLocation::new();
-    let other = Connection::open(place.path()).expect("it opens");
-    other.execute_batch("CREATE TABLE kine (id INTEGER PRIMARY KEY, name TEXT)").expect("it is a database");
-    other.close().expect("it closes");
+    let other = Connection::open(place.path()).expect("open succeeds");
+    other.execute_batch("CREATE TABLE kine (id INTEGER PRIMARY KEY, name TEXT)").expect("the SQL is valid");
+    other.close().expect("close succeeds");
     let error = place
-        .check_open_fails(expect!["…/state.db is not a store of unskew: it is an SQLite database with application_id 0x0 and 1 tables and indexes; it was left as it is; choose another file"])
+        .check_open_fails(expect!["…/state.db is not a store of unskew: it is an SQLite database with application_id 0x0 and 1 tables and indexes; it was not changed; choose another file"])
         .await;
     assert!(matches!(error, OpenError::NotAStore { .. }));
 }
@@ -98,9 +100,9 @@ async fn open_rejects_foreign_sqlite_database() {
 async fn open_rejects_newer_format() {
     let place = StoreLocation::new();
     create_store(&place.path(), 1).await;
-    let connection = Connection::open(place.path()).expect("it opens");
-    connection.pragma_update(None, "user_version", 7).expect("it can be marked");
-    connection.close().expect("it closes");
+    let connection = Connection::open(place.path()).expect("open succeeds");
+    connection.pragma_update(None, "user_version", 7).expect("the version can be set");
+    connection.close().expect("close succeeds");
     let error = place
         .check_open_fails(expect!["…/state.db was written by a newer unskew: its format is 7, and this one knows formats up to 1; run the newer one"])
         .await;
@@ -111,39 +113,40 @@ async fn open_rejects_newer_format() {
 async fn open_rejects_missing_folder() {
     let place = StoreLocation::new();
     let path = place.path().join("missing/state.db");
-    let error = SqliteStore::open(Config::new(path), &Tasks::new()).await.expect_err("it does not open");
+    let error = SqliteStore::open(Config::new(path), &Tasks::new()).await.expect_err("open fails");
     expect!["the folder of …/state.db/missing/state.db cannot be used (No such file or directory (os error 2)); create it, writable by this server's user alone"]
         .assert_eq(&place.redact_dir(&error.to_string()));
 }
 
-/// As a crash while it was created leaves it, or a curious `sqlite3`.
+/// As left by a crash during creation, or by the `sqlite3` tool.
 #[tokio::test]
 async fn open_turns_empty_database_into_store() {
     for sql in ["PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL", "PRAGMA journal_mode = WAL", ""] {
         let place = StoreLocation::new();
-        let connection = Connection::open(place.path()).expect("it opens");
-        connection.execute_batch(sql).expect("it is a database");
-        connection.close().expect("it closes");
+        let connection = Connection::open(place.path()).expect("open succeeds");
+        connection.execute_batch(sql).expect("the SQL is valid");
+        connection.close().expect("close succeeds");
         create_store(&place.path(), 1).await;
-        let connection = Connection::open(place.path()).expect("it opens");
-        let auto_vacuum: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).expect("it tells");
-        assert_eq!(auto_vacuum, 2, "after {sql:?}, free pages can be given back");
+        let connection = Connection::open(place.path()).expect("open succeeds");
+        let auto_vacuum: i64 =
+            connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).expect("revision is readable");
+        assert_eq!(auto_vacuum, 2, "incremental vacuum is enabled after {sql:?}");
     }
 }
 
-/// Servers that name the file differently must meet at the same lock.
+/// Servers that name the file differently must use the same lock.
 #[tokio::test]
 async fn open_through_symlink_uses_same_files() {
     let place = StoreLocation::new();
     let tasks = Tasks::new();
-    let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
+    let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("open succeeds");
     let link = TempDir::new().expect("a temporary folder");
-    std::os::unix::fs::symlink(place.path(), link.path().join("link.db")).expect("it can be linked");
-    let linked = SqliteStore::open(Config::new(link.path().join("link.db")), &tasks).await.expect("it opens");
+    std::os::unix::fs::symlink(place.path(), link.path().join("link.db")).expect("the link can be created");
+    let linked = SqliteStore::open(Config::new(link.path().join("link.db")), &tasks).await.expect("open succeeds");
     assert_eq!(linked.path(), store.path());
-    store.commit(Transaction::create("/a", "1")).await.expect("it commits");
+    store.commit(Transaction::create("/a", "1")).await.expect("commit succeeds");
     assert_eq!(linked.revision().await, store.revision().await);
-    assert_eq!(fs::read_dir(link.path()).expect("it is there").count(), 1, "nothing was put beside the link");
+    assert_eq!(fs::read_dir(link.path()).expect("file exists").count(), 1, "no file was created beside the link");
 }
 
 #[tokio::test]
@@ -151,7 +154,7 @@ async fn open_detects_damaged_page() {
     let place = StoreLocation::new();
     create_store(&place.path(), 1000).await;
     overwrite_pages(&place.path(), 20..21);
-    let error = SqliteStore::open(Config::new(place.path()), &Tasks::new()).await.expect_err("it does not open");
+    let error = SqliteStore::open(Config::new(place.path()), &Tasks::new()).await.expect_err("open fails");
     let OpenError::Damaged { what, .. } = &error else { panic!("{error}") };
     assert!(what.contains("page 21") || what.contains("malformed"), "{what}");
 }
@@ -160,56 +163,56 @@ async fn open_detects_damaged_page() {
 async fn open_detects_damaged_schema() {
     let place = StoreLocation::new();
     create_store(&place.path(), 10).await;
-    let file = fs::OpenOptions::new().write(true).open(place.path()).expect("it is ours");
-    file.write_all_at(&[0xee; 1000], 100).expect("it can be written");
+    let file = fs::OpenOptions::new().write(true).open(place.path()).expect("the file is writable");
+    file.write_all_at(&[0xee; 1000], 100).expect("the file is writable");
     drop(file);
     place
-        .check_open_fails(expect!["…/state.db is damaged: database disk image is malformed; it was left as it is; keep a copy of it and its -wal, then restore a backup, or save what can be read with `sqlite3 …/state.db .recover`"])
+        .check_open_fails(expect!["…/state.db is damaged: database disk image is malformed; it was not changed; keep a copy of it and its -wal, then restore a backup, or save what can be read with `sqlite3 …/state.db .recover`"])
         .await;
 }
 
-/// Damage that comes later, as from a disk that goes bad, ends the requests that meet it.
+/// Damage after opening, as from a failing disk, fails the requests that meet it.
 #[tokio::test]
 async fn read_of_damaged_page_is_an_error() {
     let place = StoreLocation::new();
     create_store(&place.path(), 5000).await;
     let tasks = Tasks::new();
-    let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
-    // From outside, because a process that closes the file would lose SQLite's locks on it.
-    let pages = fs::metadata(place.path()).expect("it is there").len() / 4096;
+    let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("open succeeds");
+    // By another process, because closing the file in this process would release SQLite's locks on it.
+    let pages = fs::metadata(place.path()).expect("file exists").len() / 4096;
     let script = format!("dd if=/dev/zero of=\"$1\" bs=4096 seek=20 count={} conv=notrunc 2>/dev/null", pages - 30);
     let status = std::process::Command::new("sh").args(["-c", &script, "sh"]).arg(place.path()).status();
     assert!(status.expect("dd runs").success());
-    let error = store.range(KeyRange::prefix("/")).await.expect_err("it is damaged");
+    let error = store.range(KeyRange::prefix("/")).await.expect_err("the read fails");
     let Error::Damaged { reason } = error else { panic!("{error}") };
     assert!(place.redact_dir(&reason).starts_with("…/state.db: "), "{reason}");
 }
 
 fn overwrite_pages(path: &Path, pages: std::ops::Range<u64>) {
-    let file = fs::OpenOptions::new().write(true).open(path).expect("it is ours");
+    let file = fs::OpenOptions::new().write(true).open(path).expect("the file is writable");
     for page in pages {
-        file.write_all_at(&[0xee; 4096], page * 4096).expect("it can be written");
+        file.write_all_at(&[0xee; 4096], page * 4096).expect("the file is writable");
     }
 }
 
-/// A process that goes on with a file that was removed would acknowledge what nobody will ever find.
+/// A process that goes on with a deleted file would acknowledge writes that no other process can see.
 #[tokio::test]
 async fn replaced_file_fails_all_requests() {
     for name in ["state.db", "state.db.rev", "state.db.lock"] {
         let place = StoreLocation::new();
         let tasks = Tasks::new();
-        let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("it opens");
-        store.commit(Transaction::create("/a", "1")).await.expect("it commits");
-        fs::remove_file(place.path().with_file_name(name)).expect("it is there");
+        let store = SqliteStore::open(Config::new(place.path()), &tasks).await.expect("open succeeds");
+        store.commit(Transaction::create("/a", "1")).await.expect("commit succeeds");
+        fs::remove_file(place.path().with_file_name(name)).expect("file exists");
         let Err(Error::Damaged { reason }) = store.commit(Transaction::create("/b", "2")).await else {
-            panic!("a write went to a removed {name}")
+            panic!("a write succeeded despite a removed {name}")
         };
         assert!(reason.contains(&format!("{name} was removed or replaced")), "{reason}");
-        assert!(matches!(store.get("/a".into()).await, Err(Error::Damaged { .. })), "reads end as well");
+        assert!(matches!(store.get("/a".into()).await, Err(Error::Damaged { .. })), "reads fail as well");
     }
 }
 
-/// Opens the store of its disk whenever it is told to, and writes to it.
+/// Runs as a child: opens the store and writes to it on every line from the parent.
 #[tokio::test]
 async fn child_on_a_bad_disk() {
     let Some(role) = ChildRole::from_env() else { return };
@@ -279,7 +282,7 @@ fn full_disk_fails_writes_until_space_is_freed() {
     );
     disk.remove_fault("full");
     child.write_line("/during");
-    assert_eq!(child.expect_line(), "Committed(Revision(3))", "what was refused did not happen");
+    assert_eq!(child.expect_line(), "Committed(Revision(3))", "the rejected write was not committed");
 }
 
 #[test]
@@ -293,7 +296,7 @@ fn failed_sync_leaves_write_outcome_unknown() {
         &disk,
         &child.expect_line(),
         &expect![
-            "the outcome of a write is unknown: …/state.db: reading or writing it failed; look at the disk and the kernel log (disk I/O error)"
+            "the outcome of a write is unknown: …/state.db: reading or writing it failed; check the disk and the kernel log (disk I/O error)"
         ],
     );
     disk.remove_fault("sync");

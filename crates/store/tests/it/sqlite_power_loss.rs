@@ -1,4 +1,4 @@
-//! The loss of power: whatever was not synced is gone, or half of it. What was acknowledged must have been synced.
+//! Tests of power loss: unsynced writes are lost or torn, and acknowledged writes must have been synced.
 
 use store::Revision;
 use store::sqlite::{Config, SqliteStore};
@@ -8,7 +8,7 @@ use crate::sqlite_crash::{acknowledged_until_killed, verify_acknowledged};
 use crate::sqlite_disk::{SimulatedDisk, UnsyncedWrites};
 use crate::sqlite_process::{ChildRole, scaled};
 
-/// Small values: many commits. Large ones: checkpoints among them, and a log that begins anew.
+/// Small values give many commits; large ones also checkpoints and restarts of the WAL.
 const SMALL: usize = 64;
 const LARGE: usize = 40_000;
 
@@ -26,21 +26,21 @@ async fn acknowledged_writes_survive_power_loss() {
     }
 }
 
-/// The same with commits that do not wait for the disk: if this were not noticed, the test above would prove nothing.
+/// Repeats the test with commits that do not wait for the disk, to prove that it detects lost writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn power_loss_test_detects_unsynced_store() {
     let disk = SimulatedDisk::new();
     let tasks = Tasks::new();
-    let store = SqliteStore::open(Config::new(disk.database()), &tasks).await.expect("it opens");
+    let store = SqliteStore::open(Config::new(disk.database()), &tasks).await.expect("open succeeds");
     store.close().await;
     drop(store);
     disk.sync_all();
     let found = run_round(&disk, Revision(1), "lost", SMALL, 20, UnsyncedWrites::Lost).await;
-    let what = found.expect_err("acknowledged writes are gone");
-    assert!(what.contains("was told, and the store is at revision 1") || what.contains("is at 1"), "{what}");
+    let what = found.expect_err("the check detects lost writes");
+    assert!(what.contains("was acknowledged, but the store is at 1") || what.contains("is at 1"), "{what}");
 }
 
-/// Writes until the power is lost, and looks at what is left.
+/// Writes until the power is lost, and verifies the remaining state.
 async fn run_round(
     disk: &SimulatedDisk,
     verified_through: Revision,

@@ -1,7 +1,7 @@
-//! Other processes for the tests of SQLite: this test binary once more, running one function.
+//! Child processes for the SQLite tests: this test binary again, running one function.
 //!
-//! A test that is meant to run as a child begins with [`Role::of_this_process`] and does nothing where it has none. The
-//! two sides talk in lines: the child's begin with `@`, because the test harness writes to the same stream.
+//! A test that runs as a child begins with [`ChildRole::from_env`] and does nothing without a role. Parent and child
+//! exchange lines: those of the child begin with `@`, because the test harness writes to the same stream.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,31 +13,30 @@ use std::time::Duration;
 
 use store::{Watch, WatchBatch};
 
-/// Marks a process as a child, and holds what it is told.
+/// Marks a process as a child, and holds its parameters.
 const ROLE_VARIABLE: &str = "UNSKEW_TEST_ROLE";
 
-/// Sizes a test up to what is asked of a release.
+/// Makes tests as large as for a release.
 const SOAK_VARIABLE: &str = "UNSKEW_SOAK";
 
-/// Longer than anything takes that happens at all, also on a busy machine.
+/// Longer than any step takes, even on a busy machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// `small` in every test run, `full` where the environment asks for a soak.
+/// `small` in normal runs, `full` with `UNSKEW_SOAK`.
 pub(crate) fn scaled(small: usize, full: usize) -> usize {
     if std::env::var_os(SOAK_VARIABLE).is_some() { full } else { small }
 }
 
-/// What must come at all, but whose time depends on the machine.
+/// Awaits a future, panicking after [`TEST_TIMEOUT`].
 pub(crate) async fn with_timeout<T>(awaited: impl Future<Output = T>) -> T {
-    tokio::time::timeout(TEST_TIMEOUT, awaited).await.expect("it comes at all")
+    tokio::time::timeout(TEST_TIMEOUT, awaited).await.expect("the result comes in time")
 }
 
-/// The next batch of a watch that must go on.
+/// Awaits the next batch of a watch that must continue.
 pub(crate) async fn next_batch(watch: &mut Watch) -> WatchBatch {
     with_timeout(watch.next_batch()).await.expect("the watch goes on").expect("no error")
 }
 
-/// What a child is told: names and values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChildRole(HashMap<String, String>);
 
@@ -47,7 +46,7 @@ impl ChildRole {
         self
     }
 
-    /// `None` in the ordinary run of all tests.
+    /// `None` in a normal test run.
     pub(crate) fn from_env() -> Option<Self> {
         let role = std::env::var_os(ROLE_VARIABLE)?.into_string().expect("roles are text");
         let pairs = role.split('\n').filter_map(|line| line.split_once('='));
@@ -55,7 +54,7 @@ impl ChildRole {
     }
 
     pub(crate) fn get<T: FromStr>(&self, name: &str) -> T {
-        let value = self.0.get(name).unwrap_or_else(|| panic!("the child is not told its {name}"));
+        let value = self.0.get(name).unwrap_or_else(|| panic!("the child has no parameter {name}"));
         value.parse().unwrap_or_else(|_| panic!("{name} is {value}"))
     }
 
@@ -65,7 +64,6 @@ impl ChildRole {
     }
 }
 
-/// A running child, killed when dropped.
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     child: Child,
@@ -81,8 +79,8 @@ impl ChildProcess {
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("this test binary starts");
-        let input = child.stdin.take().expect("it has an input");
-        let output = BufReader::new(child.stdout.take().expect("it has an output"));
+        let input = child.stdin.take().expect("the child has an input");
+        let output = BufReader::new(child.stdout.take().expect("the child has an output"));
         Self { child, input, output }
     }
 
@@ -95,20 +93,20 @@ impl ChildProcess {
             if read == 0 || !line.ends_with('\n') {
                 return None;
             }
-            // The harness writes the name of the test before, and without an end of line.
+            // The harness writes the name of the test before it, without a newline.
             if let Some((_, told)) = line.trim_end().split_once('@') {
                 return Some(told.to_owned());
             }
         }
     }
 
-    /// The next line, which must come.
+    /// The next line of a child that must continue.
     pub(crate) fn expect_line(&mut self) -> String {
         self.read_line().expect("the child goes on")
     }
 
     pub(crate) fn write_line(&mut self, line: &str) {
-        writeln!(self.input, "{line}").expect("the child listens");
+        writeln!(self.input, "{line}").expect("the child reads its input");
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -116,15 +114,13 @@ impl ChildProcess {
     }
 
     pub(crate) fn kill(&mut self) {
-        // That it has already ended is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Waits for the end of a child that must have succeeded.
     pub(crate) fn finish(mut self) {
         while self.read_line().is_some() {}
-        let status = self.child.wait().expect("it can be waited for");
+        let status = self.child.wait().expect("wait succeeds");
         assert!(status.success(), "the child failed: {status}");
     }
 }
@@ -135,13 +131,12 @@ impl Drop for ChildProcess {
     }
 }
 
-/// Tells the parent something.
 pub(crate) fn write_to_parent(line: impl fmt::Display) {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "@{line}").and_then(|()| output.flush()).expect("the parent listens");
+    writeln!(output, "@{line}").and_then(|()| output.flush()).expect("the parent reads the output");
 }
 
-/// Waits for the parent to say something; ends the process when it is gone.
+/// Waits for a line from the parent; ends the process when the parent is gone.
 pub(crate) fn read_from_parent() -> String {
     let mut line = String::new();
     if std::io::stdin().read_line(&mut line).unwrap_or(0) == 0 {

@@ -1,5 +1,5 @@
-//! Processes that share one file: writes of all of them succeed, everybody sees all of it once and in order, and a process
-//! that hangs is named instead of waited for.
+//! Tests of processes that share one file: all writes succeed, every process sees them once and in order, and a hanging
+//! process is named in an error.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,11 +19,10 @@ const PROCESSES: usize = 4;
 const WRITERS: usize = 50;
 const WRITES: usize = 100;
 
-/// What one process saw of everything that all of them wrote.
 #[derive(Debug, PartialEq, Eq)]
 struct WatchDigest {
     events: usize,
-    /// Of all events in their order.
+    /// A hash of all events in order.
     digest: u64,
 }
 
@@ -45,7 +44,7 @@ fn concurrent_processes_see_every_write_once_and_in_order() {
         child.finish();
     }
     assert_eq!(told[0].events, PROCESSES * WRITERS * WRITES);
-    assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "all saw the same: {told:?}");
+    assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "the processes saw different events: {told:?}");
 }
 
 fn parse(line: &str) -> WatchDigest {
@@ -53,14 +52,14 @@ fn parse(line: &str) -> WatchDigest {
     WatchDigest { events: events.parse().expect("a number"), digest: digest.parse().expect("a number") }
 }
 
-/// Runs as a child: writes with fifty writers, and watches what all children write.
+/// Runs as a child: writes with fifty writers, and watches the writes of all children.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_with_fifty_writers() {
     let Some(role) = ChildRole::from_env() else { return };
     let tasks = Tasks::new();
-    let store = SqliteStore::open(Config::new(role.get::<String>("path")), &tasks).await.expect("it opens");
+    let store = SqliteStore::open(Config::new(role.get::<String>("path")), &tasks).await.expect("open succeeds");
     let store = Arc::new(store);
-    let watch = store.watch("/".into(), Revision(2)).await.expect("it watches");
+    let watch = store.watch("/".into(), Revision(2)).await.expect("watch starts");
     write_to_parent("ready");
     assert_eq!(read_from_parent(), "go");
     let process: usize = role.get("process");
@@ -70,7 +69,7 @@ async fn child_with_fifty_writers() {
     store.close().await;
 }
 
-/// Compares with what it wrote before, so that a write that is done twice, or not at all, is a conflict.
+/// Compares with its previous write, so that a write executed twice, or not at all, is a conflict.
 async fn write(store: Arc<SqliteStore>, process: usize, writer: usize) {
     let key = Key::from(format!("/{process}/{writer}"));
     let mut transaction = Transaction::create(key.clone(), "0");
@@ -81,7 +80,7 @@ async fn write(store: Arc<SqliteStore>, process: usize, writer: usize) {
     }
 }
 
-/// Every event must be the next of its key, and every revision the next of the store.
+/// Checks that every event is the next of its key, and every revision the next of the store.
 async fn digest_all_events(mut watch: Watch) -> WatchDigest {
     let mut digest = DefaultHasher::new();
     let mut last_of_key: HashMap<Key, usize> = HashMap::new();
@@ -104,24 +103,24 @@ async fn digest_all_events(mut watch: Watch) -> WatchDigest {
     WatchDigest { events, digest: digest.finish() }
 }
 
-/// Without the kernel's notices, other processes' writes are found by looking.
+/// Without inotify, polling finds the writes of other processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn polling_finds_writes_without_notification() {
     let folder = TempDir::new().expect("a temporary folder");
     let tasks = Tasks::new();
     let mut config = Config::new(folder.path().join("state.db"));
-    let writer = SqliteStore::open(config.clone(), &tasks).await.expect("it opens");
+    let writer = SqliteStore::open(config.clone(), &tasks).await.expect("open succeeds");
     config.change_detection = ChangeDetection::Polled;
-    let deaf = SqliteStore::open(config, &tasks).await.expect("it opens");
-    let mut watch = deaf.watch("/".into(), Revision(2)).await.expect("it watches");
+    let deaf = SqliteStore::open(config, &tasks).await.expect("open succeeds");
+    let mut watch = deaf.watch("/".into(), Revision(2)).await.expect("watch starts");
     for number in 2..5 {
-        put(&writer, "/a").await.expect("it commits");
+        put(&writer, "/a").await.expect("commit succeeds");
         let batch = next_batch(&mut watch).await;
         assert_eq!(batch.complete_through, Revision(number));
     }
 }
 
-/// A process that is stopped between the steps of its commit keeps its turn.
+/// A process that is stopped in the middle of a commit keeps the write lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hanging_lock_holder_is_named_after_timeout() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -129,39 +128,42 @@ async fn hanging_lock_holder_is_named_after_timeout() {
     let tasks = Tasks::new();
     let mut config = Config::new(&path);
     config.write_lock_timeout = Duration::from_millis(100);
-    let store = SqliteStore::open(config, &tasks).await.expect("it opens");
-    put(&store, "/before").await.expect("it commits");
+    let store = SqliteStore::open(config, &tasks).await.expect("open succeeds");
+    put(&store, "/before").await.expect("commit succeeds");
 
     let role = ChildRole::default().with("path", &path.display());
     let mut child = ChildProcess::start("sqlite_sharing::child_that_stops_in_its_turn", &role, &[]);
     assert_eq!(child.expect_line(), "stopping");
-    let child_id = Pid::from_raw(child.id() as i32).expect("a process has a number");
-    let Err(Error::Unavailable { reason }) = put(&store, "/during").await else { panic!("it had its turn") };
+    let child_id = Pid::from_raw(child.id() as i32).expect("a process id is positive");
+    let Err(Error::Unavailable { reason }) = put(&store, "/during").await else {
+        panic!("the commit got the write lock")
+    };
     assert!(reason.contains(&format!("process {}", child.id())), "{reason}");
     let mut impatient = Config::new(&path);
     impatient.write_lock_timeout = Duration::from_millis(100);
     let opened = SqliteStore::open(impatient, &tasks).await;
     assert!(matches!(opened, Err(OpenError::Busy { .. })), "{opened:?}");
     // Reads do not wait for writers.
-    assert!(store.get("/before".into()).await.expect("it reads").0.is_some());
+    assert!(store.get("/before".into()).await.expect("read succeeds").0.is_some());
 
     while !is_stopped(&child) {
         std::thread::yield_now();
     }
-    kill_process(child_id, Signal::CONT).expect("it is ours");
+    kill_process(child_id, Signal::CONT).expect("the child exists");
     child.finish();
-    put(&store, "/after").await.expect("it commits");
-    assert_eq!(store.get("/during".into()).await.expect("it reads").0, None, "what failed did not happen");
-    assert!(store.get("/stopped".into()).await.expect("it reads").0.is_some(), "what was stopped went on");
+    put(&store, "/after").await.expect("commit succeeds");
+    assert_eq!(store.get("/during".into()).await.expect("read succeeds").0, None, "the failed write was not committed");
+    assert!(store.get("/stopped".into()).await.expect("read succeeds").0.is_some(), "the stopped write was committed");
 }
 
-/// Continuing it before it has stopped would do nothing. The third field of `proc_pid_stat(5)` is the state.
+/// True once the child is stopped; resuming it earlier would have no effect. The third field of `proc_pid_stat(5)` is
+/// the state.
 fn is_stopped(child: &ChildProcess) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it is there");
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("file exists");
     status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
-/// Runs as a child.
+/// Runs as a child: stops itself in the middle of a commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_stops_in_its_turn() {
     let Some(role) = ChildRole::from_env() else { return };
@@ -172,8 +174,8 @@ async fn child_that_stops_in_its_turn() {
             kill_process(rustix::process::getpid(), Signal::STOP).expect("a process may stop itself");
         }
     });
-    let store = SqliteStore::open(config, &Tasks::new()).await.expect("it opens");
-    put(&store, "/stopped").await.expect("it commits");
+    let store = SqliteStore::open(config, &Tasks::new()).await.expect("open succeeds");
+    put(&store, "/stopped").await.expect("commit succeeds");
     store.close().await;
 }
 

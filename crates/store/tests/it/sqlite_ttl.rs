@@ -1,4 +1,4 @@
-//! Keys that do not live for ever, on a clock that the test moves.
+//! Tests of times to live, on a clock that the test advances.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::sqlite_process::next_batch;
 
-/// A machine: its clock, and its file. Stores of it are processes.
+/// A machine with a clock and a file. Each open store stands for a process.
 struct Machine {
     dir: TempDir,
     clock: Arc<TestClock>,
@@ -42,12 +42,12 @@ impl Machine {
         Self { dir: TempDir::new().expect("a temporary folder"), clock: Arc::new(clock), tasks: Tasks::new() }
     }
 
-    /// A process that looks for what is due only when the test asks it to.
+    /// Opens a store whose expiry runs only when the test calls it.
     async fn open_store(&self) -> SqliteStore {
         let mut config = Config::new(self.dir.path().join("state.db"));
         config.clock = self.clock.clone();
         config.expiry_interval = Duration::from_secs(3600);
-        SqliteStore::open(config, &self.tasks).await.expect("it opens")
+        SqliteStore::open(config, &self.tasks).await.expect("open succeeds")
     }
 
     fn advance_clock(&self, seconds: u64) {
@@ -62,7 +62,7 @@ impl Machine {
 
 async fn put(store: &SqliteStore, key: &'static str, ttl: Option<Duration>) -> Revision {
     let op = Op::Put { key: key.into(), value: "value".into(), ttl };
-    match store.commit(Transaction { compares: Vec::new(), ops: vec![op] }).await.expect("it commits") {
+    match store.commit(Transaction { compares: Vec::new(), ops: vec![op] }).await.expect("commit succeeds") {
         TransactionOutcome::Committed(revision) => revision,
         TransactionOutcome::Conflict { .. } => panic!("a conflict without comparisons"),
     }
@@ -73,7 +73,7 @@ async fn put_with_ttl(store: &SqliteStore, key: &'static str, seconds: u64) -> R
 }
 
 async fn list_keys(store: &SqliteStore) -> Vec<Key> {
-    let page = store.range(KeyRange::prefix("/")).await.expect("it reads");
+    let page = store.range(KeyRange::prefix("/")).await.expect("read succeeds");
     page.entries.into_iter().map(|entry| entry.key).collect()
 }
 
@@ -88,15 +88,15 @@ async fn key_expires_after_its_ttl_with_a_delete_event() {
     put_with_ttl(&store, "/short", 10).await;
     put_with_ttl(&store, "/long", 20).await;
     let last = put(&store, "/for-ever", None).await;
-    let mut watch = store.watch("/".into(), last.next()).await.expect("it watches");
+    let mut watch = store.watch("/".into(), last.next()).await.expect("watch starts");
 
     machine.advance_clock(9);
-    store.expire_due_keys().await.expect("it expires");
+    store.expire_due_keys().await.expect("expiry succeeds");
     assert_eq!(list_keys(&store).await, ["/for-ever", "/long", "/short"]);
     assert_eq!(store.revision().await, Ok(last), "nothing was due, so nothing was written");
 
     machine.advance_clock(1);
-    store.expire_due_keys().await.expect("it expires");
+    store.expire_due_keys().await.expect("expiry succeeds");
     assert_eq!(list_keys(&store).await, ["/for-ever", "/long"]);
     assert_eq!(next_events(&mut watch).await, [StoreEvent::Delete { key: "/short".into(), revision: last.next() }]);
 }
@@ -107,10 +107,10 @@ async fn ttl_rounds_up_to_whole_seconds() {
     let store = machine.open_store().await;
     put(&store, "/a", Some(Duration::from_millis(1))).await;
     machine.clock.milliseconds.fetch_add(999, Ordering::SeqCst);
-    store.expire_due_keys().await.expect("it expires");
+    store.expire_due_keys().await.expect("expiry succeeds");
     assert_eq!(list_keys(&store).await, ["/a"]);
     machine.clock.milliseconds.fetch_add(1, Ordering::SeqCst);
-    store.expire_due_keys().await.expect("it expires");
+    store.expire_due_keys().await.expect("expiry succeeds");
     assert_eq!(list_keys(&store).await, Vec::<Key>::new());
 }
 
@@ -121,8 +121,8 @@ async fn renewal_of_overdue_key_wins_over_expiry() {
     put_with_ttl(&store, "/lease", 10).await;
     machine.advance_clock(60);
     let renewed = put_with_ttl(&other, "/lease", 10).await;
-    store.expire_due_keys().await.expect("it expires");
-    assert_eq!(store.get("/lease".into()).await.expect("it reads").0.map(|entry| entry.revision), Some(renewed));
+    store.expire_due_keys().await.expect("expiry succeeds");
+    assert_eq!(store.get("/lease".into()).await.expect("read succeeds").0.map(|entry| entry.revision), Some(renewed));
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn put_without_ttl_cancels_expiry() {
     put_with_ttl(&store, "/lease", 10).await;
     put(&store, "/lease", None).await;
     machine.advance_clock(60);
-    store.expire_due_keys().await.expect("it expires");
+    store.expire_due_keys().await.expect("expiry succeeds");
     assert_eq!(list_keys(&store).await, ["/lease"]);
 }
 
@@ -141,14 +141,14 @@ async fn deleted_key_does_not_expire_its_successor() {
     let machine = Machine::new();
     let store = machine.open_store().await;
     let seen = put_with_ttl(&store, "/lease", 10).await;
-    store.commit(Transaction::delete("/lease", seen)).await.expect("it commits");
+    store.commit(Transaction::delete("/lease", seen)).await.expect("commit succeeds");
     put(&store, "/lease", None).await;
     machine.advance_clock(60);
-    store.expire_due_keys().await.expect("it expires");
+    store.expire_due_keys().await.expect("expiry succeeds");
     assert_eq!(list_keys(&store).await, ["/lease"]);
 }
 
-/// More keys than fit one transaction, and two processes at once.
+/// More keys than fit into one transaction, expired by two processes at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_expire_each_key_once() {
     let machine = Machine::new();
@@ -158,14 +158,14 @@ async fn two_processes_expire_each_key_once() {
         let ttl = Some(Duration::from_secs(10));
         let op = |number| Op::Put { key: format!("/{number:03}").into(), value: "".into(), ttl };
         let transaction = Transaction { compares: Vec::new(), ops: (first..first + 100).map(op).collect() };
-        store.commit(transaction).await.expect("it commits");
+        store.commit(transaction).await.expect("commit succeeds");
     }
-    let last = store.revision().await.expect("it tells");
-    let mut watch = other.watch("/".into(), last.next()).await.expect("it watches");
+    let last = store.revision().await.expect("revision is readable");
+    let mut watch = other.watch("/".into(), last.next()).await.expect("watch starts");
     machine.advance_clock(10);
     let (one, two) = tokio::join!(store.expire_due_keys(), other.expire_due_keys());
     one.and(two).expect("both expire");
-    let through = store.revision().await.expect("it tells");
+    let through = store.revision().await.expect("revision is readable");
     let mut removed = Vec::new();
     while removed.len() < keys_max {
         let batch = next_batch(&mut watch).await;
@@ -173,14 +173,14 @@ async fn two_processes_expire_each_key_once() {
             assert!(matches!(event, StoreEvent::Delete { .. }), "{event:?}");
             event.key().clone()
         }));
-        assert!(batch.complete_through <= through, "nothing was removed twice");
+        assert!(batch.complete_through <= through, "no key was removed twice");
     }
     removed.sort_unstable();
     let expected: Vec<Key> = (0..keys_max).map(|number| format!("/{number:03}").into()).collect();
     assert_eq!(removed, expected);
 }
 
-/// The count since boot begins anew, so an old deadline would be due at once, or in days.
+/// The clock restarts at boot, so an old deadline would be due at once, or in days.
 #[tokio::test]
 async fn reboot_restarts_every_ttl() {
     let machine = Machine::new();
@@ -194,23 +194,23 @@ async fn reboot_restarts_every_ttl() {
     machine.reboot();
     let store = machine.open_store().await;
     machine.advance_clock(9);
-    store.expire_due_keys().await.expect("it expires");
+    store.expire_due_keys().await.expect("expiry succeeds");
     assert_eq!(list_keys(&store).await, ["/for-ever", "/lease"]);
     machine.advance_clock(1);
-    store.expire_due_keys().await.expect("it expires");
+    store.expire_due_keys().await.expect("expiry succeeds");
     assert_eq!(list_keys(&store).await, ["/for-ever"]);
 }
 
-/// As servers run it: nobody asks for it.
+/// Expiry runs in the background, as in servers.
 #[tokio::test]
 async fn expiry_task_removes_due_keys() {
     let machine = Machine::new();
     let mut config = Config::new(machine.dir.path().join("state.db"));
     config.clock = machine.clock.clone();
     config.expiry_interval = Duration::from_millis(10);
-    let store = SqliteStore::open(config, &machine.tasks).await.expect("it opens");
+    let store = SqliteStore::open(config, &machine.tasks).await.expect("open succeeds");
     let last = put_with_ttl(&store, "/lease", 10).await;
-    let mut watch = store.watch("/".into(), last.next()).await.expect("it watches");
+    let mut watch = store.watch("/".into(), last.next()).await.expect("watch starts");
     machine.advance_clock(10);
     assert_eq!(next_events(&mut watch).await, [StoreEvent::Delete { key: "/lease".into(), revision: last.next() }]);
 }

@@ -1,4 +1,4 @@
-//! Which certificates in a bundle may vouch for others: a plain function over one certificate.
+//! Checks whether a certificate of a bundle is a CA certificate.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::certificate::X509Certificate;
@@ -6,10 +6,10 @@ use x509_parser::prelude::FromDer as _;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Version;
 
-/// What is known of an authority besides its name and key, which the trust anchor holds.
+/// Facts about a CA that the trust anchor (name and key) does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AuthorityInfo {
-    /// As OpenSSL writes it: `O=Example, CN=ca`.
+    /// In OpenSSL's notation: `O=Example, CN=ca`.
     pub(super) subject: String,
     not_before: ASN1Time,
     not_after: ASN1Time,
@@ -25,7 +25,7 @@ pub(super) enum NotAnAuthorityError {
 }
 
 impl AuthorityInfo {
-    /// The facts of a certificate that may sign others.
+    /// Extracts the facts, or fails if the certificate may not sign others.
     pub(super) fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, NotAnAuthorityError> {
         let (_, parsed) = X509Certificate::from_der(certificate)
             .map_err(|error| NotAnAuthorityError::Malformed(error.to_string()))?;
@@ -38,20 +38,20 @@ impl AuthorityInfo {
         Ok(Self { subject, not_before: validity.not_before, not_after: validity.not_after })
     }
 
-    /// Whether the authority vouches for anything at this time. Both ends belong to its validity, as in Go's x509.
+    /// Reports whether the CA is within its validity period. Both ends are inclusive, as in Go's x509.
     pub(super) fn is_valid_at(&self, now: UnixTime) -> bool {
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         (self.not_before.timestamp()..=self.not_after.timestamp()).contains(&now)
     }
 
-    /// From when to when, for people.
+    /// Formats the validity period for messages.
     pub(super) fn validity(&self) -> String {
         format!("{} to {}", self.not_before, self.not_after)
     }
 }
 
-/// Why a certificate may not sign others, by the rules of Go's `Certificate.CheckSignatureFrom`: certificates before version 3
-/// have no extensions to say so, and a key usage without any bit is none.
+/// Returns why a certificate may not sign others, by the rules of Go's `Certificate.CheckSignatureFrom`: certificates
+/// before version 3 need no basicConstraints, and an empty keyUsage counts as absent.
 fn not_an_authority_reason(certificate: &X509Certificate<'_>) -> Option<&'static str> {
     match certificate.basic_constraints() {
         Err(_) => return Some("its basicConstraints cannot be read"),

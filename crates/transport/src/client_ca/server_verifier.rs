@@ -1,4 +1,4 @@
-//! Verification of servers in a handshake, against the authorities that are valid at that moment.
+//! Verifies server certificates during the handshake, against the CAs that are valid at that moment.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore,
 
 use super::ClientCaBundle;
 
-/// rustls' own verifier for all authorities of the bundle; while some of them are outside their validity, one for the others.
+/// Wraps rustls' verifier. While some CAs are outside their validity period, it verifies against the remaining ones.
 #[derive(Debug)]
 struct ValidAuthoritiesVerifier {
     bundle: ClientCaBundle,
@@ -18,7 +18,7 @@ struct ValidAuthoritiesVerifier {
 }
 
 impl ClientCaBundle {
-    /// A verifier of server certificates for `ClientConfig`. An authority that expires after this call stops to vouch.
+    /// Returns a server certificate verifier for `ClientConfig`. CAs that expire later lose trust without a reload.
     pub fn into_server_verifier(self) -> Arc<dyn ServerCertVerifier> {
         let all = webpki_verifier(self.trust_anchors.clone());
         Arc::new(ValidAuthoritiesVerifier { bundle: self, verifier_for_all: all })
@@ -28,7 +28,7 @@ impl ClientCaBundle {
 fn webpki_verifier(anchors: Vec<TrustAnchor<'static>>) -> Arc<WebPkiServerVerifier> {
     let roots = Arc::new(RootCertStore { roots: anchors });
     let built = WebPkiServerVerifier::builder_with_provider(roots, Arc::new(aws_lc_rs::default_provider())).build();
-    built.expect("there is an authority, and no revocation list that could be wrong")
+    built.expect("the bundle is not empty and there is no CRL")
 }
 
 impl ServerCertVerifier for ValidAuthoritiesVerifier {

@@ -1,4 +1,4 @@
-//! What a client certificate is worth.
+//! Verification of client certificates and CA bundles.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ fn reopened_authority_issues_certificates_its_bundle_trusts() {
     assert!(made.verify_client(&chain(&pair), UnixTime::now()).is_ok());
 }
 
-/// A certificate of rcgen, with changes to what `CertificateParams` gives.
+/// Generates a self-signed certificate with modified `CertificateParams`.
 fn self_signed(
     change: impl FnOnce(&mut rcgen::CertificateParams),
 ) -> (rcgen::CertificateParams, rcgen::KeyPair, String) {
@@ -148,7 +148,7 @@ fn bundle_error_names_file_and_issuer_to_use() {
     assert_eq!(refused, format!("{} {expected}", pair.certificate.display()));
 }
 
-/// A chain of one leaf that is valid from 2000 to 2100, by an authority that is valid in between.
+/// Issues a leaf valid from 2000 to 2100, signed by a CA with a shorter validity.
 fn issue_leaf(authority: &rcgen::CertificateParams, key: &rcgen::KeyPair) -> Vec<CertificateDer<'static>> {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();

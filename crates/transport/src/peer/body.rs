@@ -1,4 +1,4 @@
-//! Bodies on their way to a peer and back.
+//! Request bodies sent to peers and response bodies received from them.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use super::h2_connection::StreamPermit;
 use super::http1_connection::Http1Connection;
 use super::pool::ConnectionPool;
 
-/// Whatever went wrong with a body.
+/// Any error of a request body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request to a peer.
@@ -24,12 +24,12 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct RequestBody(Option<Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>>);
 
 impl RequestBody {
-    /// None.
+    /// Returns an empty body.
     pub const fn empty() -> Self {
         Self(None)
     }
 
-    /// This one, sent as it comes.
+    /// Wraps a body that is streamed to the peer.
     pub fn new(body: impl Body<Data = Bytes, Error = BoxError> + Send + 'static) -> Self {
         if body.is_end_stream() { Self(None) } else { Self(Some(Box::pin(body))) }
     }
@@ -61,41 +61,41 @@ impl Body for RequestBody {
     }
 }
 
-/// The body of a peer's answer, as it comes. Read to its end, it returns the connection to the pool; dropped before, it closes
-/// the connection, or takes itself off one that it shares.
+/// The streamed body of a peer's response. Reading it to the end returns the connection to the pool; dropping it
+/// earlier closes an HTTP/1.1 connection or resets an HTTP/2 stream.
 #[derive(Debug)]
 pub struct PeerBody {
     incoming: ResponseStream,
-    /// Gone once the end was reached.
+    /// `None` once the end is reached.
     connection: Option<BodyConnection>,
 }
 
-/// What has yet to come.
+/// The unread rest of the response.
 #[derive(Debug)]
 enum ResponseStream {
     Http1(hyper::body::Incoming),
     Http2(Http2Body),
 }
 
-/// One answer of many on a connection.
+/// A response that is one stream of an HTTP/2 connection.
 #[derive(Debug)]
 struct Http2Body {
     stream: RecvStream,
-    /// How many bytes are left, if the answer says so.
+    /// Bytes left, if the response has a Content-Length.
     remaining: Option<u64>,
 }
 
-/// What an answer comes over.
+/// The connection that a response arrives on.
 #[derive(Debug)]
 pub(super) enum BodyConnection {
-    /// A connection of its own, and where that belongs.
+    /// An exclusive connection and the pool to return it to.
     Http1(Http1Connection, Arc<ConnectionPool>),
-    /// A place on one that others use too.
+    /// A stream on a shared connection.
     Http2 { _permit: StreamPermit },
 }
 
 impl PeerBody {
-    /// What comes over a connection of its own.
+    /// Wraps the body of an HTTP/1.1 response.
     pub(super) fn from_http1(
         incoming: hyper::body::Incoming,
         connection: Http1Connection,
@@ -107,7 +107,7 @@ impl PeerBody {
         body
     }
 
-    /// An answer that hands the connection over: it never goes back.
+    /// Wraps the body of a 101 response, whose connection never returns to the pool.
     pub(super) fn from_upgrade(
         incoming: hyper::body::Incoming,
         connection: Http1Connection,
@@ -116,7 +116,7 @@ impl PeerBody {
         Self { incoming: ResponseStream::Http1(incoming), connection: Some(BodyConnection::Http1(connection, pool)) }
     }
 
-    /// What comes over a connection that others use too.
+    /// Wraps the body of an HTTP/2 response.
     pub(super) fn from_http2(stream: RecvStream, headers: &HeaderMap, permit: StreamPermit) -> Self {
         let left = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let incoming = ResponseStream::Http2(Http2Body { stream, remaining: left });
@@ -125,6 +125,7 @@ impl PeerBody {
         body
     }
 
+    /// Takes the HTTP/1.1 connection out of the body, for an upgrade.
     pub(super) fn into_connection(mut self) -> Option<Http1Connection> {
         match self.connection.take()? {
             BodyConnection::Http1(connection, _) => Some(connection),
@@ -138,6 +139,7 @@ impl PeerBody {
         }
     }
 
+    /// Returns an HTTP/1.1 connection to the pool, or releases the HTTP/2 stream.
     fn release_connection(&mut self) {
         match self.connection.take() {
             Some(BodyConnection::Http1(connection, pool)) => pool.return_idle(connection),
@@ -154,7 +156,7 @@ impl PeerBody {
         }
     }
 
-    /// Moves a connection of its own along, if it has one. One that is shared moves by itself.
+    /// Polls an HTTP/1.1 connection and returns true; HTTP/2 connections are driven by their own task.
     fn drive(&mut self, context: &mut Context<'_>) -> bool {
         match &mut self.connection {
             Some(BodyConnection::Http1(connection, _)) => {
@@ -176,13 +178,13 @@ impl Body for PeerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, PeerConnectionError>>> {
         let this = self.get_mut();
         let mut next = this.poll_next(context);
-        // The look above said that we want more; now it can be read, and looked for again.
+        // The first poll registered interest in more data; now read from the socket and poll again.
         if next.is_pending() && this.drive(context) {
             next = this.poll_next(context);
         }
         match &next {
             Poll::Ready(None) => this.release_connection(),
-            // A body of known length has ended with its last bytes, and the server that passes it on may never ask for more.
+            // A body of known length ends with its last bytes; the consumer may never poll again.
             Poll::Ready(Some(Ok(_))) => this.release_if_ended(),
             Poll::Ready(Some(Err(_))) => this.connection = None,
             Poll::Pending => {}
@@ -210,10 +212,10 @@ impl Http2Body {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         loop {
             return Poll::Ready(match ready!(self.stream.poll_data(context)) {
-                // HTTP/2 may end an answer with an empty frame, which is for nobody.
+                // Skip the empty frame that may end an HTTP/2 response.
                 Some(Ok(bytes)) if bytes.is_empty() => continue,
                 Some(Ok(bytes)) => {
-                    // As much may come again. It cannot be refused: it was just taken.
+                    // Reopen the flow-control window. This cannot fail: the capacity was received.
                     let _ = self.stream.flow_control().release_capacity(bytes.len());
                     self.remaining = self.remaining.map(|left| left.saturating_sub(bytes.len() as u64));
                     Some(Ok(Frame::data(bytes)))

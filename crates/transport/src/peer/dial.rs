@@ -1,4 +1,4 @@
-//! How a connection to a peer comes about: directly, or through the proxy of the egress selector.
+//! Dials peers, directly or through the egress selector's proxy.
 
 use std::fmt;
 use std::io;
@@ -14,37 +14,37 @@ use super::socket::Socket;
 use super::tls::{ClientTls, ClientTlsError, ClientTlsFiles};
 use crate::Reloading;
 
-/// The longest answer of a proxy to a CONNECT that is read.
+/// Limit on the size of a proxy's response head to CONNECT.
 const PROXY_RESPONSE_HEAD_MAX: usize = 8 << 10;
 
-/// The way to peers, as configured.
+/// The configured route to peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Egress {
-    /// Straight to the peer's address.
+    /// Connect to the peer's address.
     Direct,
     /// An HTTP CONNECT proxy that listens on a Unix socket.
     Unix(PathBuf),
     /// An HTTP CONNECT proxy that listens on TCP.
     Tcp {
-        /// Its host.
+        /// The proxy's host.
         host: String,
-        /// Its port.
+        /// The proxy's port.
         port: u16,
-        /// How it is spoken to; plain if `None`.
+        /// Plain TCP if `None`.
         tls: Option<ProxyTls>,
     },
 }
 
-/// TLS to a proxy.
+/// TLS settings for a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyTls {
-    /// Whom we believe to be the proxy, and what we show it.
+    /// CA bundle and client certificate.
     pub files: ClientTlsFiles,
-    /// The name that its certificate must have.
+    /// The name that the proxy's certificate must have.
     pub server_name: ServerName<'static>,
 }
 
-/// The way to peers, ready to be gone.
+/// Opens connections to peers along the configured route.
 #[derive(Debug)]
 pub struct Dialer(EgressRoute);
 
@@ -55,25 +55,25 @@ enum EgressRoute {
     Tcp { host: String, port: u16, tls: Option<(Reloading<ClientTls>, ServerName<'static>)> },
 }
 
-/// Why there is no connection. Nothing of a request was sent.
+/// Why dialing failed. No part of a request was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// Nobody listens there, or the way there does not exist.
-    #[error("no connection: {0}")]
+    /// The peer refuses connections or has no route.
+    #[error("cannot connect: {0}")]
     Unreachable(#[source] io::Error),
-    /// The proxy of the egress selector cannot be reached or refuses.
-    #[error("the egress proxy gives no connection: {0}")]
+    /// The egress proxy is unreachable or refuses the CONNECT.
+    #[error("cannot connect through the egress proxy: {0}")]
     Proxy(#[source] io::Error),
-    /// It is not the peer, or does not take us for one.
+    /// Either side rejects the other's certificate.
     #[error("the TLS handshake failed: {0}")]
     Tls(#[source] io::Error),
-    /// It took too long.
-    #[error("no connection in time")]
+    /// The connection timeout has passed.
+    #[error("timed out connecting")]
     TimedOut,
 }
 
 impl DialError {
-    /// The same, for somebody else who waited for the same connection.
+    /// Copies the error for another waiter on the same connection attempt (`io::Error` is not `Clone`).
     pub(super) fn clone_for_waiter(&self) -> Self {
         let same = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
         match self {
@@ -84,7 +84,7 @@ impl DialError {
         }
     }
 
-    /// A word for metrics.
+    /// Returns the value of the metrics label `reason`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
@@ -95,12 +95,12 @@ impl DialError {
     }
 }
 
-/// Something that bytes can be sent over.
+/// A bidirectional byte stream.
 pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// A connection without TLS of ours yet, and the socket that carries it.
+/// A connection before the TLS handshake with the peer, and its socket.
 pub(super) struct RawConnection {
     pub(super) stream: Box<dyn ByteStream>,
     pub(super) socket: Socket,
@@ -113,12 +113,12 @@ impl fmt::Debug for RawConnection {
 }
 
 impl Dialer {
-    /// A dialer that goes straight to the peer.
+    /// Returns a dialer that connects to peers directly.
     pub fn direct() -> Self {
         Self(EgressRoute::Direct)
     }
 
-    /// A dialer that goes this way. Certificates for a proxy are read now, and again when they change.
+    /// Returns a dialer for the route. The proxy's certificate files are loaded now and whenever they change.
     pub fn start(egress: &Egress, tasks: &Tasks) -> Result<Self, ClientTlsError> {
         let way = match egress {
             Egress::Direct => EgressRoute::Direct,
@@ -136,7 +136,7 @@ impl Dialer {
         Ok(Self(way))
     }
 
-    /// Connects to a peer. Has no time limit of its own.
+    /// Connects to a peer. Applies no timeout.
     pub(super) async fn dial(&self, host: &str, port: u16) -> Result<RawConnection, DialError> {
         match &self.0 {
             EgressRoute::Direct => {
@@ -167,7 +167,7 @@ async fn connect_tcp(host: &str, port: u16) -> io::Result<Socket> {
     Socket::from_tcp(TcpStream::connect((host, port)).await?)
 }
 
-/// Asks a proxy for a connection to the peer.
+/// Requests a tunnel to the peer from a proxy.
 async fn connect_through_proxy(
     mut stream: Box<dyn ByteStream>,
     socket: Socket,
@@ -179,16 +179,16 @@ async fn connect_through_proxy(
     Ok(RawConnection { stream, socket })
 }
 
-/// One CONNECT, word for word what kube-apiserver sends.
+/// Sends a CONNECT request, byte for byte as kube-apiserver does.
 async fn send_connect(stream: &mut (impl ByteStream + ?Sized), target: &str) -> io::Result<()> {
     stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).await?;
     stream.flush().await?;
     let mut head = Vec::with_capacity(256);
     while !head.ends_with(b"\r\n\r\n") {
-        // Byte by byte: what follows the head belongs to the peer, and a connection is opened rarely.
+        // Read single bytes: what follows the head belongs to the peer. Dialing is rare, so the cost does not matter.
         match stream.read_u8().await {
             Ok(byte) if head.len() < PROXY_RESPONSE_HEAD_MAX => head.push(byte),
-            Ok(_) => return Err(io::Error::other("its answer is too long")),
+            Ok(_) => return Err(io::Error::other("the proxy's response is too long")),
             Err(error) => return Err(error),
         }
     }
@@ -198,7 +198,7 @@ async fn send_connect(stream: &mut (impl ByteStream + ?Sized), target: &str) -> 
     if is_http && words.next() == Some(b"200") {
         return Ok(());
     }
-    Err(io::Error::other(format!("it answered {:?} to CONNECT {target}", String::from_utf8_lossy(line))))
+    Err(io::Error::other(format!("the proxy responded {:?} to CONNECT {target}", String::from_utf8_lossy(line))))
 }
 
 #[cfg(test)]
@@ -222,10 +222,10 @@ mod tests {
             "CONNECT 10.0.0.1:6443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         );
         let refused = connect_with_response("HTTP/1.1 403 Forbidden\r\n\r\n").await.unwrap_err();
-        assert_eq!(refused, r#"it answered "HTTP/1.1 403 Forbidden" to CONNECT 10.0.0.1:6443"#);
+        assert_eq!(refused, r#"the proxy responded "HTTP/1.1 403 Forbidden" to CONNECT 10.0.0.1:6443"#);
         let garbage = connect_with_response("SSH-2.0-x\r\n\r\n").await.unwrap_err();
-        assert_eq!(garbage, r#"it answered "SSH-2.0-x" to CONNECT 10.0.0.1:6443"#);
+        assert_eq!(garbage, r#"the proxy responded "SSH-2.0-x" to CONNECT 10.0.0.1:6443"#);
         let endless = connect_with_response(&"x".repeat(PROXY_RESPONSE_HEAD_MAX + 1)).await.unwrap_err();
-        assert_eq!(endless, "its answer is too long");
+        assert_eq!(endless, "the proxy's response is too long");
     }
 }

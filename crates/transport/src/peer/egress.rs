@@ -1,4 +1,4 @@
-//! The egress selector's configuration: the file that a real kube-apiserver reads, of which peers use `controlplane`.
+//! Parses kube-apiserver's EgressSelectorConfiguration, of which peer connections use the selection `controlplane`.
 
 use std::path::PathBuf;
 
@@ -13,36 +13,36 @@ use crate::pki::CertificateFiles;
 
 const API_VERSIONS: [&str; 2] = ["apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1"];
 const KIND: &str = "EgressSelectorConfiguration";
-/// The names that kube-apiserver accepts; ours is the first.
+/// The selection names that kube-apiserver accepts; peers use the first.
 const SELECTION_NAMES: [&str; 3] = ["controlplane", "etcd", "cluster"];
 
-/// Why a configuration cannot be used.
+/// Why a configuration is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
-    /// It is not of the form.
-    #[error("it is no {KIND}: {0}")]
+    /// The file does not match the schema.
+    #[error("not an {KIND}: {0}")]
     Malformed(String),
-    /// It is of another kind or version.
-    #[error("it is a {kind} of {version}; wanted is an {KIND} of {} or {}", API_VERSIONS[0], API_VERSIONS[1])]
+    /// The file has another kind or API version.
+    #[error("unsupported kind {kind} of {version}; expected {KIND} of {} or {}", API_VERSIONS[0], API_VERSIONS[1])]
     UnsupportedKind {
-        /// What it says.
+        /// The `kind` field.
         kind: String,
-        /// What it says.
+        /// The `apiVersion` field.
         version: String,
     },
-    /// An entry cannot be followed.
+    /// A selection is invalid.
     #[error("egressSelections[{index}].{field}: {reason}")]
     InvalidSelection {
-        /// Which entry.
+        /// The position in the list.
         index: usize,
-        /// Which field of it.
+        /// The path of the field within the selection.
         field: &'static str,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
 }
 
-/// The way that a configuration gives for connections to peers; direct if it does not speak of them.
+/// Returns the route that a configuration sets for connections to peers; direct if it has no `controlplane` selection.
 pub fn parse_controlplane_egress(configuration: Value) -> Result<Egress, EgressError> {
     let configuration: EgressSelectorConfiguration =
         serde_json::from_value(configuration).map_err(|error| EgressError::Malformed(error.to_string()))?;
@@ -56,13 +56,13 @@ pub fn parse_controlplane_egress(configuration: Value) -> Result<Egress, EgressE
         let fault = |(field, reason)| EgressError::InvalidSelection { index, field, reason };
         let name = selection.name.to_ascii_lowercase();
         if !SELECTION_NAMES.contains(&&*name) {
-            return Err(fault(("name", format!("{name:?} is none of {}", SELECTION_NAMES.join(", ")))));
+            return Err(fault(("name", format!("{name:?} is not one of {}", SELECTION_NAMES.join(", ")))));
         }
         if seen.contains(&name) {
-            return Err(fault(("name", format!("{name:?} is there twice"))));
+            return Err(fault(("name", format!("{name:?} is listed twice"))));
         }
         let egress = selection.connection.into_egress().map_err(fault);
-        // What is meant for others is checked by others.
+        // Selections that this server does not use are not validated further.
         if name == SELECTION_NAMES[0] {
             found = Some(egress?);
         }
@@ -132,21 +132,21 @@ struct EgressTlsConfig {
     tls_server_name: String,
 }
 
-/// A field and what is wrong with it.
+/// A field path and what is wrong with it.
 type EgressFieldError = (&'static str, String);
 
 impl EgressConnectionConfig {
     fn into_egress(self) -> Result<Egress, EgressFieldError> {
         match &*self.proxy_protocol.to_ascii_lowercase() {
             "direct" if self.transport.is_none() => Ok(Egress::Direct),
-            "direct" => Err(("connection.transport", "a direct connection has none".to_owned())),
+            "direct" => Err(("connection.transport", "must be absent if proxyProtocol is Direct".to_owned())),
             "httpconnect" => self.into_proxy_egress(),
             "grpc" => Err((
                 "connection.proxyProtocol",
                 "GRPC is not supported; use HTTPConnect, which konnectivity offers too (--mode=http-connect)"
                     .to_owned(),
             )),
-            other => Err(("connection.proxyProtocol", format!("{other:?} is none of Direct and HTTPConnect"))),
+            other => Err(("connection.proxyProtocol", format!("{other:?} is neither Direct nor HTTPConnect"))),
         }
     }
 
@@ -155,13 +155,13 @@ impl EgressConnectionConfig {
             Some(EgressTransport { tcp: None, uds: Some(UdsTransport { uds_name }) }) => {
                 let path = PathBuf::from(uds_name);
                 if !path.is_absolute() {
-                    return Err(("connection.transport.uds.udsName", "an absolute path is needed".to_owned()));
+                    return Err(("connection.transport.uds.udsName", "must be an absolute path".to_owned()));
                 }
                 Ok(Egress::Unix(path))
             }
             Some(EgressTransport { tcp: Some(tcp), uds: None }) => tcp.into_egress(),
             Some(EgressTransport { tcp: None, uds: None } | EgressTransport { tcp: Some(_), uds: Some(_) }) | None => {
-                Err(("connection.transport", "HTTPConnect needs one of tcp and uds".to_owned()))
+                Err(("connection.transport", "HTTPConnect requires exactly one of tcp and uds".to_owned()))
             }
         }
     }
@@ -187,14 +187,14 @@ impl EgressTlsConfig {
     fn into_proxy_tls(self, host: &str) -> Result<ProxyTls, EgressFieldError> {
         let Self { ca_bundle, client_key, client_cert, tls_server_name } = self;
         if ca_bundle.is_empty() {
-            let reason = "is needed: the system's certificate authorities are not used".to_owned();
+            let reason = "is required; the system's certificate authorities are not used".to_owned();
             return Err(("connection.transport.tcp.tlsConfig.caBundle", reason));
         }
         let own = match (client_cert.is_empty(), client_key.is_empty()) {
             (true, true) => None,
             (false, false) => Some(CertificateFiles { certificate: client_cert.into(), key: client_key.into() }),
             (true, false) | (false, true) => {
-                let reason = "clientCert and clientKey go together".to_owned();
+                let reason = "clientCert and clientKey must be set together".to_owned();
                 return Err(("connection.transport.tcp.tlsConfig", reason));
             }
         };

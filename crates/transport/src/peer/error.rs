@@ -1,23 +1,23 @@
-//! How an exchange with a peer breaks off.
+//! Errors of an exchange with a peer.
 
 use h2::Reason;
 
-/// What a connection says for itself when it breaks off.
+/// The error that a connection failed with.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerConnectionError {
-    /// One that carried a single request.
+    /// An error of an HTTP/1.1 connection.
     #[error(transparent)]
     Http1(#[from] hyper::Error),
-    /// One that others share.
+    /// An error of an HTTP/2 stream or connection.
     #[error(transparent)]
     Http2(#[from] h2::Error),
-    /// A request with a body was to share a connection, which none does.
-    #[error("requests with a body do not share connections")]
+    /// A request with a body was given an HTTP/2 stream; only requests without one are multiplexed.
+    #[error("requests with a body cannot use a multiplexed connection")]
     BodyNotAllowed,
 }
 
 impl PeerConnectionError {
-    /// Whether the peer sent something that is no HTTP.
+    /// Reports whether the peer sent malformed HTTP.
     pub fn is_protocol_violation(&self) -> bool {
         let breaks_rules =
             |reason| matches!(reason, Reason::PROTOCOL_ERROR | Reason::FRAME_SIZE_ERROR | Reason::COMPRESSION_ERROR);

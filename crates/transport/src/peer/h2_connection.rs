@@ -1,7 +1,8 @@
-//! One HTTP/2 connection that many answers share.
+//! A multiplexed HTTP/2 connection to a peer.
 //!
-//! It moves by itself, in tasks that end with the last answer and the pool's hold on it. An answer that nobody reads fills its own
-//! window and no more: all windows together fit into that of the connection, so that the others go on.
+//! A task drives the connection; it ends with the last stream and the pool's reference. An unread response fills only
+//! its own flow-control window: the connection's window exceeds the sum of all stream windows, so the other streams
+//! continue.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -25,37 +26,38 @@ use tokio::time::Instant;
 
 use super::dial::ByteStream;
 
-/// How many answers share a connection, if the peer allows as many: kube-apiserver allows 100 or 250, by release.
+/// Limit on streams per connection; the peer may allow fewer. kube-apiserver allows 100 or 250, by release.
 pub(super) const STREAMS_MAX: usize = 100;
-/// How much of an answer is on its way or waits to be read. One round trip of a millisecond moves 64 MB/s with it; a reader
-/// that has stopped holds no more than this.
+/// Flow-control window per stream, in bytes: about 64 MB/s at a round trip of 1 ms. A stalled reader buffers no more
+/// than this.
 pub(super) const STREAM_WINDOW: u32 = 64 << 10;
-/// More than all places together can hold, so that it never is what an answer waits for. Half of it is also what h2 lets small
-/// unread frames cost before it gives up the connection: short lines of many logs that nobody reads.
+/// Flow-control window per connection. Larger than all stream windows together, so that it never blocks a stream. h2
+/// closes a connection when small unread frames cost half of it, so it must be large enough for many unread log
+/// streams.
 const CONNECTION_WINDOW: u32 = 128 << 20;
-/// How often a connection is asked whether its other end is there, and for how long it may take: Kubernetes' settings.
+/// Interval and timeout of HTTP/2 pings; Kubernetes' values.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Header lists of answers beyond this are refused.
+/// Limit on the size of a response's header list.
 const HEADERS_MAX_BYTES: u32 = 256 << 10;
-/// Who gives up after so long has not changed its mind: the connection may be cut.
+/// A request cancelled after this wait suggests a dead connection: open no new streams on it.
 const CANCEL_SUSPECT_AFTER: Duration = Duration::from_secs(1);
 
-/// A connection that carries many answers at once.
+/// A multiplexed connection.
 pub(super) struct H2Connection {
     sender: SendRequest<Bytes>,
-    /// How many the peer allows at once; none any more once the connection has ended.
+    /// The peer's stream limit; 0 once the connection is closed.
     peer_streams_max: Arc<AtomicUsize>,
-    /// Whether a request has failed on it. What it carries goes on; what is new goes elsewhere.
+    /// Set after a failed request. Open streams continue; new requests use another connection.
     is_retired: AtomicBool,
-    /// The reading of the certificates that it was opened with.
+    /// The generation of the TLS files that it was opened with.
     generation: u64,
     usage: Mutex<StreamUsage>,
 }
 
 struct StreamUsage {
     open_streams: usize,
-    /// Since when nothing was taken.
+    /// When the last stream closed.
     idle_since: Instant,
 }
 
@@ -67,17 +69,17 @@ impl fmt::Debug for H2Connection {
 }
 
 impl H2Connection {
-    /// Speaks HTTP/2 over a connection, and waits until the peer has said how many answers it allows.
+    /// Performs the HTTP/2 handshake and waits for the peer's SETTINGS frame, which has its stream limit.
     pub(super) async fn new(stream: impl ByteStream + 'static, generation: u64) -> io::Result<Arc<Self>> {
         let mut builder = h2::client::Builder::new();
         builder
             .enable_push(false)
-            // None before its settings have come: what is one too many would be refused, or wait.
+            // Open no stream before the peer's SETTINGS arrive: excess streams would be refused or queued.
             .initial_max_send_streams(0)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADERS_MAX_BYTES)
-            // Events may still come for watches that were given up, and that is nobody's fault.
+            // Cancelled watches may still receive frames; do not count these as protocol errors.
             .max_concurrent_reset_streams(STREAMS_MAX)
             .max_local_error_reset_streams(None);
         let (sender, mut connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
@@ -88,9 +90,9 @@ impl H2Connection {
         Ok(Arc::new(Self { sender, peer_streams_max: allowed, is_retired: AtomicBool::new(false), generation, usage }))
     }
 
-    /// Whether it may take new requests, by what is known now.
+    /// Reports whether new streams may be opened.
     pub(super) fn accepts_streams(&self, generation: u64) -> bool {
-        // Not ready: the peer has said farewell.
+        // Not ready after a GOAWAY.
         let is_ready = |mut sender: SendRequest<Bytes>| {
             matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())))
         };
@@ -98,12 +100,12 @@ impl H2Connection {
         self.generation == generation && !is_spent && is_ready(self.sender.clone())
     }
 
-    /// How many answers it has room for when it is empty.
+    /// Returns the total number of streams that the connection can carry.
     pub(super) fn stream_capacity(&self) -> usize {
         self.peer_streams_max.load(Ordering::Relaxed).min(STREAMS_MAX)
     }
 
-    /// A place on it; `None` if it is full.
+    /// Reserves a stream; `None` if the connection is full.
     pub(super) fn try_acquire_stream(self: &Arc<Self>) -> Option<StreamPermit> {
         let mut usage = self.usage.lock();
         if usage.open_streams >= self.stream_capacity() {
@@ -114,19 +116,19 @@ impl H2Connection {
         Some(StreamPermit(self.clone()))
     }
 
-    /// For how long it has carried nothing; `None` if it does.
+    /// Returns how long the connection has had no streams; `None` if it has some.
     pub(super) fn idle_duration(&self, now: Instant) -> Option<Duration> {
         let usage = self.usage.lock();
         (usage.open_streams == 0).then(|| now.saturating_duration_since(usage.idle_since))
     }
 }
 
-/// A place for one answer on a shared connection, free again when dropped.
+/// A reserved stream on a connection, released when dropped.
 #[derive(Debug)]
 pub(super) struct StreamPermit(Arc<H2Connection>);
 
 impl StreamPermit {
-    /// Sends a request and waits for the head of its answer. Dropping either takes back the request.
+    /// Sends a request and awaits the response head. Dropping the future or the response resets the stream.
     pub(super) async fn send(&self, request: Request<()>) -> Result<Response<RecvStream>, h2::Error> {
         let mut waiting = ResponseWait { connection: &self.0, since: Instant::now(), is_complete: false };
         let answer = match self.0.sender.clone().send_request(to_http2_request(request), true) {
@@ -141,7 +143,7 @@ impl StreamPermit {
     }
 }
 
-/// Somebody who waits for an answer.
+/// Detects on drop that a pending request is cancelled.
 struct ResponseWait<'a> {
     connection: &'a H2Connection,
     since: Instant,
@@ -150,7 +152,7 @@ struct ResponseWait<'a> {
 
 impl Drop for ResponseWait<'_> {
     fn drop(&mut self) {
-        // The others may go on to wait, but nobody else is to begin.
+        // Open streams continue; only new ones avoid this connection.
         if !self.is_complete && self.since.elapsed() >= CANCEL_SUSPECT_AFTER {
             self.connection.is_retired.store(true, Ordering::Relaxed);
         }
@@ -167,7 +169,7 @@ impl Drop for StreamPermit {
     }
 }
 
-/// Whether the peer's settings have come.
+/// Completes when the peer's SETTINGS have arrived.
 fn poll_peer_settings<S: ByteStream>(
     connection: &mut Connection<S>,
     context: &mut Context<'_>,
@@ -180,7 +182,7 @@ fn poll_peer_settings<S: ByteStream>(
     }
 }
 
-/// Moves a connection along until its end, or until the peer does not answer pings any more.
+/// Drives a connection until it closes or a ping times out.
 async fn drive_connection<S: ByteStream>(mut connection: Connection<S>, allowed: Arc<AtomicUsize>) {
     let pings = connection.ping_pong();
     let mut courtesy = YieldBeforeFlush::default();
@@ -191,15 +193,15 @@ async fn drive_connection<S: ByteStream>(mut connection: Connection<S>, allowed:
         polled
     });
     tokio::select! {
-        // Whoever waits for an answer is told of an error by the answer.
+        // Each stream reports the connection's error itself.
         _ended = moving => {}
         () = wait_for_ping_timeout(pings) => {}
     }
     allowed.store(0, Ordering::Relaxed);
 }
 
-/// Lets all others who live here have their turn first, and those whom the network has something for: what they ask then travels
-/// together, and costs both ends one look instead of several.
+/// Defers writing until all other ready tasks of this worker have run, so that their requests are flushed together
+/// with fewer system calls on both ends.
 #[derive(Default)]
 struct YieldBeforeFlush {
     has_yielded: bool,
@@ -208,12 +210,12 @@ struct YieldBeforeFlush {
 impl YieldBeforeFlush {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.has_yielded = !self.has_yielded;
-        // Not ready at the first look, and it has us looked at again after everybody else.
+        // The first poll yields, which reschedules this task behind the others.
         if self.has_yielded { pin!(tokio::task::yield_now()).poll(context) } else { Poll::Ready(()) }
     }
 }
 
-/// Returns when the peer lets a ping wait for too long.
+/// Completes when a ping is not answered within `PING_TIMEOUT`.
 async fn wait_for_ping_timeout(pings: Option<PingPong>) {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {
@@ -224,7 +226,7 @@ async fn wait_for_ping_timeout(pings: Option<PingPong>) {
     }
 }
 
-/// The form of a request in HTTP/2, which names the host with the target and not in a header.
+/// Converts a request to HTTP/2 form: the Host header becomes the `:authority` pseudo-header.
 fn to_http2_request(mut request: Request<()>) -> Request<()> {
     *request.version_mut() = Version::HTTP_2;
     let host = request.headers_mut().remove(HOST);

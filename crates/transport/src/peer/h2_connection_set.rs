@@ -1,7 +1,7 @@
-//! The connections to one peer that answers share.
+//! The HTTP/2 connections to one peer.
 //!
-//! The first that has room is used, so that the last ones run empty and are closed. If none has, one is opened, by one of those
-//! who wait for it; how that ends is told to all of them.
+//! Streams go to the first connection with room, so that later ones drain and are closed. If all are full, one waiter
+//! dials and the other waiters share the result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use super::dial::DialError;
 use super::h2_connection::{H2Connection, STREAMS_MAX, StreamPermit};
 use super::http1_connection::Http1Connection;
 
-/// Shared connections, and those that will be.
+/// The open connections and the dials in progress.
 #[derive(Default)]
 pub(super) struct H2ConnectionSet {
     state: Mutex<State>,
-    /// Whether the peer did not want HTTP/2 when it was last asked.
+    /// True if the peer negotiated HTTP/1.1 on the last dial.
     http1_only: AtomicBool,
 }
 
@@ -27,57 +27,57 @@ pub(super) struct H2ConnectionSet {
 struct State {
     connections: Vec<Arc<H2Connection>>,
     pending_dials: Vec<PendingDial>,
-    /// How many the peer allowed on the last connection.
+    /// The stream limit of the last connection.
     last_stream_capacity: Option<usize>,
 }
 
 struct PendingDial {
     progress: watch::Receiver<DialProgress>,
-    /// How many wait for it.
+    /// The number of requests waiting for this dial.
     waiters: usize,
 }
 
-/// What has become of an opening.
+/// The state of a dial.
 #[derive(Clone)]
 pub(super) enum DialProgress {
-    /// Nothing yet; and nothing at all if whoever opened it went away.
+    /// Not finished; if the sender is gone, the dial was cancelled.
     Pending,
-    /// There is a connection, or it is known that everybody needs one.
+    /// Connected, or the peer turned out to support only HTTP/1.1.
     Done,
-    /// There is none.
+    /// The dial failed.
     Failed(Arc<DialError>),
 }
 
-/// What a connection turned out to be.
+/// The protocol that a new connection negotiated.
 pub(super) enum NegotiatedConnection {
-    /// One for many answers.
+    /// Multiplexed connection.
     Http2(Arc<H2Connection>),
-    /// One for a single request.
+    /// Connection for one request at a time.
     Http1(Http1Connection),
 }
 
-/// What somebody who needs a place does next.
+/// How a request gets its stream.
 pub(super) enum StreamAcquisition<'a> {
-    /// Takes it.
+    /// A stream is reserved.
     Acquired(StreamPermit),
-    /// Waits for what somebody else is opening.
+    /// Wait for another request's dial.
     WaitForDial(watch::Receiver<DialProgress>),
-    /// Opens a connection.
+    /// Dial a connection.
     Dial(DialGuard<'a>),
 }
 
 impl H2ConnectionSet {
-    /// Whether every answer needs a connection of its own.
+    /// Reports whether the peer supports only HTTP/1.1.
     pub(super) fn is_http1_only(&self) -> bool {
         self.http1_only.load(Ordering::Relaxed)
     }
 
-    /// A place on a connection that there is.
+    /// Reserves a stream on an open connection.
     pub(super) fn try_acquire(&self, generation: u64) -> Option<StreamPermit> {
         self.state.lock().try_acquire(generation)
     }
 
-    /// What to do for a place.
+    /// Reserves a stream, joins a dial in progress, or starts one.
     pub(super) fn acquire(&self, generation: u64) -> StreamAcquisition<'_> {
         let mut state = self.state.lock();
         if let Some(place) = state.try_acquire(generation) {
@@ -95,7 +95,7 @@ impl H2ConnectionSet {
         StreamAcquisition::Dial(DialGuard { connection_set: self, progress: sender })
     }
 
-    /// Closes what has carried nothing for so long, and lets go of what takes nothing any more.
+    /// Closes connections that have had no streams for `idle_timeout`, and forgets those that accept no new ones.
     pub(super) fn close_expired(&self, generation: u64, idle_timeout: Duration) {
         let now = Instant::now();
         let is_closed = |shared: &mut Arc<H2Connection>| {
@@ -105,7 +105,7 @@ impl H2ConnectionSet {
         drop(closed);
     }
 
-    /// How many connections take new answers.
+    /// Returns the number of connections that accept new streams.
     pub(super) fn len(&self) -> usize {
         self.state.lock().connections.len()
     }
@@ -113,13 +113,13 @@ impl H2ConnectionSet {
 
 impl State {
     fn try_acquire(&mut self, generation: u64) -> Option<StreamPermit> {
-        // What a connection carries keeps it; here it is only for what is new.
+        // Open streams keep a removed connection alive; this list is for new streams.
         self.connections.retain(|shared| shared.accepts_streams(generation));
         self.connections.iter().find_map(H2Connection::try_acquire_stream)
     }
 }
 
-/// Waits for what becomes of an opening.
+/// Waits until a dial has finished or was cancelled.
 pub(super) async fn wait_for_dial(mut news: watch::Receiver<DialProgress>) -> DialProgress {
     match news.wait_for(|news| !matches!(news, DialProgress::Pending)).await {
         Ok(news) => news.clone(),
@@ -127,14 +127,14 @@ pub(super) async fn wait_for_dial(mut news: watch::Receiver<DialProgress>) -> Di
     }
 }
 
-/// Somebody who opens a connection, for itself and for those who wait.
+/// A dial in progress. Dropping it without a result hands the dial to another waiter.
 pub(super) struct DialGuard<'a> {
     connection_set: &'a H2ConnectionSet,
     progress: watch::Sender<DialProgress>,
 }
 
 impl DialGuard<'_> {
-    /// There is a connection, and the first place on it for who opened it.
+    /// Adds the connection to the set and reserves a stream on it for the caller.
     pub(super) fn complete_http2(self, shared: Arc<H2Connection>) -> Option<StreamPermit> {
         let place = shared.try_acquire_stream();
         let mut state = self.connection_set.state.lock();
@@ -146,13 +146,13 @@ impl DialGuard<'_> {
         place
     }
 
-    /// The peer does not want HTTP/2, so that everybody opens a connection.
+    /// Records that the peer supports only HTTP/1.1; every waiter then dials its own connection.
     pub(super) fn complete_http1(self) {
         self.connection_set.http1_only.store(true, Ordering::Relaxed);
         self.progress.send_replace(DialProgress::Done);
     }
 
-    /// There is no connection, for anybody who waited.
+    /// Passes the error on to all waiters.
     pub(super) fn fail(self, error: &DialError) {
         self.progress.send_replace(DialProgress::Failed(Arc::new(error.clone_for_waiter())));
     }

@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection, moved along by whoever uses it.
+//! An HTTP/1.1 connection, polled by the request that uses it.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -20,16 +20,16 @@ use super::socket::Socket;
 /// A connection that carries one request at a time.
 pub(super) struct Http1Connection {
     sender: SendRequest<RequestBody>,
-    /// Reads and writes whenever it is polled; gone once the connection has ended.
+    /// The connection's I/O future; `None` once it has ended.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     socket: Socket,
-    /// Where its socket is watched over.
+    /// The runtime that its socket is registered with.
     runtime: RuntimeIndex,
-    /// The reading of the certificates that it was opened with.
+    /// The generation of the TLS files that it was opened with.
     pub(super) generation: u64,
-    /// Whether a request asked to take it over. Servers hijack such a connection and close it, also if they refuse the upgrade.
+    /// True if a request asked for an upgrade. Servers hijack such a connection and close it even if they refuse.
     is_upgrade_requested: bool,
-    /// Since when nothing has travelled on it.
+    /// When the last response ended.
     pub(super) idle_since: Instant,
 }
 
@@ -39,10 +39,10 @@ impl fmt::Debug for Http1Connection {
     }
 }
 
-/// Why there is no answer.
+/// A failed request.
 pub(super) struct Http1SendError {
     pub(super) error: hyper::Error,
-    /// The request, if nothing of it was written.
+    /// The request, if none of it was written.
     pub(super) unsent: Option<Request<RequestBody>>,
 }
 
@@ -65,7 +65,7 @@ impl Http1Connection {
         })
     }
 
-    /// Sends a request and waits for the head of its answer. Dropped before that, it leaves a connection that is of no more use.
+    /// Sends a request and awaits the response head. If the future is dropped earlier, the connection is unusable.
     pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, Http1SendError> {
         self.is_upgrade_requested |= request.headers().contains_key(UPGRADE);
         let mut answer = pin!(self.sender.try_send_request(request));
@@ -80,24 +80,25 @@ impl Http1Connection {
         })
     }
 
-    /// Moves bytes in both directions, as far as that is possible now.
+    /// Reads and writes as much as possible without blocking.
     pub(super) fn drive(&mut self, context: &mut Context<'_>) {
         drive(&mut self.driver, context);
     }
 
-    /// Whether it has carried its request and its answer to their ends and can carry another one.
+    /// Reports whether request and response are complete and the connection can carry another request.
     pub(super) fn is_reusable(&mut self) -> bool {
-        // The end of an answer is noticed by one more look. Nobody needs to be woken: it is looked at again before it is used.
+        // hyper notices the end of a response only when polled again. No waker is needed: the caller checks again
+        // before reuse.
         self.drive(&mut Context::from_waker(Waker::noop()));
         !self.is_upgrade_requested && self.driver.is_some() && self.sender.is_ready()
     }
 
-    /// Whether its socket is watched over by the runtime of this thread.
+    /// Reports whether its socket is registered with this thread's runtime.
     pub(super) fn is_on_current_runtime(&self) -> bool {
         self.runtime == RuntimeIndex::current()
     }
 
-    /// Settles where it is about to be used. `false`: it cannot, and is of no more use.
+    /// Registers the socket with this thread's runtime; on `false` the connection is unusable.
     pub(super) fn move_to_current_runtime(&mut self) -> bool {
         if !self.is_on_current_runtime() {
             self.runtime = RuntimeIndex::current();
@@ -106,7 +107,7 @@ impl Http1Connection {
         true
     }
 
-    /// Whether it can still be used after it was idle.
+    /// Reports whether the peer has neither closed the idle connection nor sent unexpected data.
     pub(super) fn is_open_and_idle(&self) -> bool {
         self.socket.is_open_and_idle()
     }
@@ -116,7 +117,7 @@ fn drive(driver: &mut Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Se
     if let Some(running) = driver
         && let Poll::Ready(_ended) = running.as_mut().poll(context)
     {
-        // Whoever waits for an answer is told of an error by the answer. Dropping the driver hands back what was not sent.
+        // The pending response reports the error. Dropping the driver returns an unsent request.
         *driver = None;
     }
 }

@@ -1,4 +1,4 @@
-//! The connections to one peer.
+//! The connection pool of one peer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use super::socket::Socket;
 use super::tls::{ALPN_HTTP2, ClientTls};
 use crate::Reloading;
 
-/// What every peer's certificate must be for (KEP-4020 and kube-apiserver): one name for all, since addresses change.
+/// The name in every peer's serving certificate, as in KEP-4020 and kube-apiserver; addresses change.
 const SERVER_NAME: &str = "kubernetes.default.svc";
 
-/// How much is read at once of what shares a connection: a record of TLS and what comes with it.
+/// Read buffer of multiplexed connections: one TLS record (16 KiB) and some of the next.
 const READ_BUFFER_BYTES: usize = 20 << 10;
 
-/// How connections to peers are opened.
+/// Dials peers and performs the TLS handshake.
 #[derive(Debug)]
 pub struct Connector {
     tls: Reloading<ClientTls>,
@@ -41,29 +41,29 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Opens connections this way, with these certificates.
+    /// Creates a connector with these certificates and this route.
     pub fn new(tls: Reloading<ClientTls>, dialer: Dialer) -> Self {
-        let server_name = ServerName::try_from(SERVER_NAME).expect("it is a name");
+        let server_name = ServerName::try_from(SERVER_NAME).expect("a valid DNS name");
         Self { tls, dialer, server_name }
     }
 
-    /// The same, to servers whose certificates are for another name.
+    /// Expects another name in the servers' certificates.
     pub fn with_server_name(self, server_name: ServerName<'static>) -> Self {
         Self { server_name, ..self }
     }
 
-    /// A connection that carries one request at a time.
+    /// Opens a connection for one request at a time.
     async fn connect_http1(&self, host: &str, port: u16) -> Result<Http1Connection, DialError> {
         let tls = self.tls.get();
         let RawConnection { stream, socket } = self.dialer.dial(host, port).await?;
         http1_handshake(self.tls_handshake(&tls.http1_config, stream).await?, socket, tls.generation).await
     }
 
-    /// A connection that answers share, if the peer can; otherwise one that carries one request at a time.
+    /// Opens a multiplexed connection if the peer negotiates HTTP/2, else one for a single request at a time.
     async fn connect_http2_or_http1(&self, host: &str, port: u16) -> Result<NegotiatedConnection, DialError> {
         let tls = self.tls.get();
         let RawConnection { stream, socket } = self.dialer.dial(host, port).await?;
-        // rustls reads little at once, and answers come many at once.
+        // rustls reads small pieces; many responses arrive at once.
         let stream = Box::new(BufReader::with_capacity(READ_BUFFER_BYTES, stream));
         let stream = self.tls_handshake(&tls.http2_config, stream).await?;
         if stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2) {
@@ -94,20 +94,21 @@ async fn http1_handshake(
     connection.map_err(|error| DialError::Unreachable(std::io::Error::other(error)))
 }
 
-/// How many idle connections are kept, and for how long.
+/// Limits on idle connections.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// What is more than this is closed when its request is over.
+    /// A connection beyond this number is closed when its request ends.
     pub idle_max: usize,
-    /// What was idle for longer is closed.
+    /// A connection idle for longer is closed.
     pub idle_timeout: Duration,
 }
 
 impl PoolLimits {
-    /// As many short requests to one peer at once find a connection; more than kube-apiserver's 25, since here each connection
-    /// carries only one.
+    /// Enough for 100 concurrent short requests per peer. kube-apiserver's default is 25 but for HTTP/2; here each
+    /// connection carries one request.
     pub const IDLE_MAX: usize = 100;
-    /// Less than the 32 s after which the other side closes a quiet connection: a request should not meet its end.
+    /// Below the 32 s after which the server side closes an idle connection, so that requests do not race with the
+    /// close.
     pub const IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 }
 
@@ -123,11 +124,11 @@ pub struct ConnectionPool {
     host: Box<str>,
     port: u16,
     limits: PoolLimits,
-    /// The one that was used last is at the end, and is used first.
+    /// Stack order: the most recently used is last and is reused first.
     idle: Mutex<Vec<Http1Connection>>,
-    /// Those that lasting answers share.
+    /// HTTP/2 connections for long-running streams.
     long_running: H2ConnectionSet,
-    /// Those that brief answers share, of each worker its own.
+    /// HTTP/2 connections for short requests, one set per worker runtime.
     short_by_runtime: Box<[H2ConnectionSet]>,
     opened: AtomicU64,
     reused: AtomicU64,
@@ -139,27 +140,27 @@ impl fmt::Debug for ConnectionPool {
     }
 }
 
-/// What shares connections with its like.
+/// Classes of streams that do not share connections with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamClass {
-    /// Answers that last, such as watches: a connection each would cost more than the answer.
+    /// Long-running responses such as watches.
     LongRunning,
-    /// Answers that are short and come soon: what several of them say travels together. They share with those of the same
-    /// worker, so that nobody has to be woken elsewhere.
+    /// Short responses, batched into fewer packets. Each worker has its own connections, so that no other thread must
+    /// be woken.
     Short,
 }
 
-/// How often connections were opened, and how often one was used again.
+/// Counters of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolStats {
-    /// New connections.
+    /// Connections opened.
     pub opened: u64,
-    /// Requests that found one.
+    /// Requests sent on an existing connection.
     pub reused: u64,
 }
 
 impl ConnectionPool {
-    /// A pool without connections to a peer that listens there.
+    /// Creates an empty pool for a peer's address.
     pub fn new(connector: Arc<Connector>, host: &str, port: u16, limits: PoolLimits) -> Arc<Self> {
         Arc::new(Self {
             connector,
@@ -174,7 +175,7 @@ impl ConnectionPool {
         })
     }
 
-    /// An idle connection that seems to be alive, the last used first.
+    /// Takes an idle HTTP/1.1 connection that is still open, the most recently used first.
     pub fn take_idle(self: &Arc<Self>) -> Option<PooledConnection> {
         let generation = self.connector.tls.get().generation;
         let now = Instant::now();
@@ -195,7 +196,8 @@ impl ConnectionPool {
         }
     }
 
-    /// The last used of those that are at home here; of all if there is none, because a new one costs more than to move it.
+    /// Prefers a connection registered with this runtime; moving one from another runtime is still cheaper than
+    /// dialing.
     fn pop_idle(&self) -> Option<Http1Connection> {
         let mut idle = self.idle.lock();
         match idle.iter().rposition(Http1Connection::is_on_current_runtime) {
@@ -204,8 +206,8 @@ impl ConnectionPool {
         }
     }
 
-    /// A place on a connection that others use too; or what [`ConnectionPool::take_idle`] gives, if the peer does not let answers share
-    /// connections.
+    /// Reserves a stream on an open HTTP/2 connection; for a peer without HTTP/2, same as
+    /// [`ConnectionPool::take_idle`].
     pub fn take_stream(self: &Arc<Self>, class: StreamClass) -> Option<PooledConnection> {
         let streams = self.h2_connections(class);
         if streams.is_http1_only() {
@@ -216,7 +218,7 @@ impl ConnectionPool {
         Some(PooledConnection { lease: ConnectionLease::Http2(place), is_reused: true })
     }
 
-    /// A new connection, within `limit`.
+    /// Dials a new HTTP/1.1 connection.
     pub async fn open(self: &Arc<Self>, timeout: Duration) -> Result<PooledConnection, DialError> {
         let connecting = self.connector.connect_http1(&self.host, self.port);
         let connection = tokio::time::timeout(timeout, connecting).await.map_err(|_| DialError::TimedOut)??;
@@ -224,8 +226,7 @@ impl ConnectionPool {
         Ok(PooledConnection { lease: ConnectionLease::Http1(connection, self.clone()), is_reused: false })
     }
 
-    /// A place on a new connection within `limit`. One that somebody else is just opening is waited for, as long as it will
-    /// have room.
+    /// Reserves a stream on a new HTTP/2 connection, joining a dial in progress if that connection will have room.
     pub async fn open_stream(
         self: &Arc<Self>,
         class: StreamClass,
@@ -247,6 +248,7 @@ impl ConnectionPool {
         std::iter::once(&self.long_running).chain(&self.short_by_runtime)
     }
 
+    /// Reserves a stream, dialing a connection or waiting for a dial in progress if none has room.
     async fn acquire_or_dial_stream(self: &Arc<Self>, streams: &H2ConnectionSet) -> Result<ConnectionLease, DialError> {
         loop {
             let opener = match streams.acquire(self.connector.tls.get().generation) {
@@ -279,7 +281,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes what has been idle for too long, or was opened with certificates that have changed since.
+    /// Closes connections that are idle for too long or were opened with outdated TLS files. Called periodically.
     pub fn close_expired(&self) {
         let generation = self.connector.tls.get().generation;
         let now = Instant::now();
@@ -292,17 +294,17 @@ impl ConnectionPool {
         self.all_h2_connections().for_each(|streams| streams.close_expired(generation, age_max));
     }
 
-    /// How many connections are idle.
+    /// Returns the number of idle HTTP/1.1 connections.
     pub fn idle_count(&self) -> usize {
         self.idle.lock().len()
     }
 
-    /// How many connections answers share.
+    /// Returns the number of HTTP/2 connections that accept streams.
     pub fn h2_connection_count(&self) -> usize {
         self.all_h2_connections().map(H2ConnectionSet::len).sum()
     }
 
-    /// How requests were served so far.
+    /// Returns the counters.
     pub fn stats(&self) -> PoolStats {
         PoolStats { opened: self.opened.load(Ordering::Relaxed), reused: self.reused.load(Ordering::Relaxed) }
     }
@@ -312,7 +314,7 @@ impl ConnectionPool {
         self.idle.lock().iter().filter(|connection| connection.is_open_and_idle()).count()
     }
 
-    /// Takes back a connection whose answer was read to its end. One that cannot carry another request is closed.
+    /// Takes back a connection whose response was read to the end; closes it if it cannot be reused.
     pub(super) fn return_idle(&self, mut connection: Http1Connection) {
         if connection.generation != self.connector.tls.get().generation || !connection.is_reusable() {
             return;
@@ -325,7 +327,7 @@ impl ConnectionPool {
     }
 }
 
-/// A connection taken for one request, or a place on one.
+/// A connection, or a stream on one, taken for one request.
 #[derive(Debug)]
 pub struct PooledConnection {
     lease: ConnectionLease,
@@ -338,19 +340,19 @@ enum ConnectionLease {
     Http2(StreamPermit),
 }
 
-/// Why a request was not answered.
+/// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct SendError {
-    /// What the connection says.
+    /// The connection's error.
     #[source]
     pub error: PeerConnectionError,
-    /// The request, if nothing of it was sent. Otherwise nobody knows what became of it.
+    /// The request, if none of it was sent. If `None`, the peer may have executed it.
     pub unsent: Option<Box<Request<RequestBody>>>,
 }
 
 impl PooledConnection {
-    /// Whether it has carried a request before. Such a connection may have been closed by the peer while we were about to send.
+    /// Reports whether the connection carried requests before. The peer may be closing such a connection just now.
     pub fn is_reused(&self) -> bool {
         self.is_reused
     }
@@ -363,9 +365,9 @@ impl PooledConnection {
         }
     }
 
-    /// Sends a request, whose target must be a path and which must name a host, and waits for the head of the answer. Has no
-    /// time limit; dropping it closes the connection, or takes back the request on one that is shared, which carries no bodies
-    /// of requests.
+    /// Sends a request and awaits the response head. The target must be a path and the Host header must be set; on an
+    /// HTTP/2 stream the body must be empty. Applies no timeout; dropping the future closes the connection or resets
+    /// the stream.
     pub async fn send(self, request: Request<RequestBody>) -> Result<Response<PeerBody>, SendError> {
         match self.lease {
             ConnectionLease::Http1(mut connection, pool) => match connection.send(request).await {
@@ -389,7 +391,7 @@ impl PooledConnection {
                         let body = PeerBody::from_http2(stream, &head.headers, place);
                         Ok(Response::from_parts(head, body))
                     }
-                    // Nobody knows whether the peer has seen it.
+                    // The peer may or may not have received the request.
                     Err(error) => Err(SendError { error: error.into(), unsent: None }),
                 }
             }

@@ -17,7 +17,7 @@ mod egress_proxy;
 mod http2_streams;
 mod pooling;
 
-/// Long enough for a loaded machine, and only ever waited for by a test that fails.
+/// Long enough for a loaded machine; only a failing test waits this long.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn get(path: &str) -> Request<RequestBody> {

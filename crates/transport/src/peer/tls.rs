@@ -1,4 +1,4 @@
-//! The client side of TLS: whom we believe and what we show, as files say it now.
+//! Client-side TLS configuration, reloaded when its files change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,78 +14,79 @@ use tasks::Tasks;
 use crate::pki::CertificateFiles;
 use crate::{ClientCaBundle, Reloading};
 
-/// What HTTP/1.1 and HTTP/2 are called in a handshake.
+/// ALPN protocol names.
 pub(super) const ALPN_HTTP1: &[u8] = b"http/1.1";
 pub(super) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Where it is written whom we believe and what we show.
+/// The files of a client's TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTlsFiles {
-    /// The certificates that may sign the other side's, PEM. Nobody else is believed, the system's authorities least of all.
+    /// The CA bundle, PEM. The system's CAs are not trusted.
     pub ca_bundle: PathBuf,
-    /// Our own certificate and its key, PEM, if we show one.
+    /// Client certificate and key, PEM, if the server requests them.
     pub client_certificate: Option<CertificateFiles>,
 }
 
-/// Whom we believe and what we show, ready for handshakes.
+/// A loaded client TLS configuration.
 #[derive(Debug)]
 pub struct ClientTls {
-    /// For connections that carry one request at a time, or are handed over: HTTP/1.1 and nothing else.
+    /// Offers HTTP/1.1 only; for exclusive connections and upgrades.
     pub(super) http1_config: Arc<ClientConfig>,
-    /// The same certificates, for connections that answers share if the other side can: HTTP/2, or else HTTP/1.1.
+    /// Same certificates; offers HTTP/2, then HTTP/1.1.
     pub(super) http2_config: Arc<ClientConfig>,
-    /// Different for every reading of the files: connections of an earlier one are not used again.
+    /// Unique per load of the files; connections of an earlier generation are not reused.
     pub(super) generation: u64,
 }
 
-/// Why the files cannot be used. Each names the file.
+/// Why the files cannot be used. Each error names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientTlsError {
-    /// The bundle of authorities cannot be read, is empty, or holds a certificate that is no authority.
+    /// The CA bundle is unreadable, empty, or contains a certificate that is not a CA.
     #[error("cannot use the certificate authorities {file}: {reason}")]
     CaBundle {
-        /// Which file.
+        /// The bundle's path.
         file: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
-    /// Our certificate cannot be read.
+    /// The client certificate cannot be read.
     #[error("cannot read the client certificate {file}: {reason}")]
     Certificate {
-        /// Which file.
+        /// The certificate's path.
         file: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
-    /// Our private key cannot be read.
+    /// The private key cannot be read.
     #[error("cannot read the private key {file}: {reason}")]
     Key {
-        /// Which file.
+        /// The key's path.
         file: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
-    /// They do not belong together.
-    #[error("the client certificate {certificate} and the key {key} do not fit: {reason}")]
+    /// The key does not belong to the certificate.
+    #[error("the client certificate {certificate} and the key {key} do not match: {reason}")]
     Mismatch {
-        /// The certificate's file.
+        /// The certificate's path.
         certificate: String,
-        /// The key's file.
+        /// The key's path.
         key: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
 }
 
 impl ClientTlsFiles {
-    /// Reads the files now, and again whenever one of them changes. A change that cannot be used keeps what there was.
+    /// Loads the files now and whenever one of them changes. If a changed file is unusable, the former configuration
+    /// stays.
     pub fn start_reloading(self, tasks: &Tasks) -> Result<Reloading<ClientTls>, ClientTlsError> {
         let mut files = vec![self.ca_bundle.clone()];
         files.extend(self.client_certificate.iter().flat_map(|own| [own.certificate.clone(), own.key.clone()]));
         Reloading::start(files, move || self.load(), tasks)
     }
 
-    /// Reads the files once.
+    /// Loads the files once.
     pub fn load(&self) -> Result<ClientTls, ClientTlsError> {
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -1,4 +1,4 @@
-//! Upgraded connections: bytes in both directions, of whatever protocol.
+//! Upgraded connections: bytes copied in both directions.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use super::body::PeerBody;
 use super::http1_connection::Http1Connection;
 
-/// How long one direction may go on when the other has ended: for what is still on its way.
+/// How long one direction may continue after the other has ended.
 const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is read at once if each piece has to wait; as much as without a wait.
+/// Buffer size of throttled copying; same as tokio's.
 const CHUNK_BYTES: usize = 8 * 1024;
 
-/// The peer's end of a connection that is being handed over.
+/// A peer connection in the process of an upgrade.
 #[derive(Debug)]
 pub struct PeerUpgrade {
     upgrade: OnUpgrade,
@@ -26,14 +26,14 @@ pub struct PeerUpgrade {
 }
 
 impl PeerUpgrade {
-    /// From an answer with status 101, whose head stays with the caller.
+    /// Splits a 101 response into its head and the pending upgrade.
     pub fn from_response(mut response: Response<PeerBody>) -> (http::response::Parts, Self) {
         let upgrade = hyper::upgrade::on(&mut response);
         let (head, body) = response.into_parts();
         (head, Self { upgrade, connection: body.into_connection() })
     }
 
-    /// Waits until the connection has been handed over.
+    /// Drives the connection until hyper hands over the upgraded stream.
     pub async fn wait_for_upgrade(self) -> hyper::Result<Upgraded> {
         let Self { upgrade, mut connection } = self;
         let mut upgrade = pin!(upgrade);
@@ -47,14 +47,14 @@ impl PeerUpgrade {
     }
 }
 
-/// Carries bytes between two upgraded connections until both directions have ended, or one has and the other does not follow.
+/// Copies bytes in both directions until both have ended, or `HALF_CLOSE_TIMEOUT` after the first one has.
 pub async fn copy_bidirectional(a: Upgraded, b: Upgraded) -> io::Result<()> {
     let (mut from_a, mut to_a) = tokio::io::split(TokioIo::new(a));
     let (mut from_b, mut to_b) = tokio::io::split(TokioIo::new(b));
     join_directions(copy_and_shutdown(&mut from_a, &mut to_b), copy_and_shutdown(&mut from_b, &mut to_a)).await
 }
 
-/// The same, with a wait before each piece is passed on, which is given its length.
+/// Like [`copy_bidirectional`], but awaits `throttle` with the length of each chunk before forwarding it.
 pub async fn copy_bidirectional_throttled<W: Future<Output = ()>>(
     a: Upgraded,
     b: Upgraded,
@@ -69,6 +69,7 @@ pub async fn copy_bidirectional_throttled<W: Future<Output = ()>>(
     .await
 }
 
+/// Runs both directions; once one has ended, the other gets `HALF_CLOSE_TIMEOUT`.
 async fn join_directions(
     there: impl Future<Output = io::Result<()>>,
     back: impl Future<Output = io::Result<()>>,

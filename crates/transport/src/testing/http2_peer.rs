@@ -1,4 +1,4 @@
-//! A peer that speaks HTTP/2, whose answers the test writes piece by piece.
+//! A scripted HTTP/2 peer whose response bodies the test writes chunk by chunk.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,26 +21,26 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A peer that many answers share connections to.
+/// An HTTP/2 peer.
 pub struct Http2Peer {
-    /// Where it listens.
+    /// The listening address.
     pub address: SocketAddr,
     connections: Arc<AtomicUsize>,
     exchanges: Mutex<mpsc::UnboundedReceiver<Http2Exchange>>,
     state: watch::Sender<Http2PeerState>,
 }
 
-/// A request as the peer heard it, and the answer to it, of which the head was sent.
+/// A received request and its open response, whose head is sent.
 pub struct Http2Exchange {
-    /// On which connection, from 0.
+    /// The connection's number, from 0.
     pub connection: usize,
-    /// Whether the other side showed a certificate on it.
+    /// True if the client presented a certificate.
     pub has_client_certificate: bool,
-    /// Its target.
+    /// The request target.
     pub uri: Uri,
-    /// Its headers.
+    /// The request headers.
     pub headers: HeaderMap,
-    /// What is sent here is a piece of the answer; dropped, it ends. Closed when the other side does not want it any more.
+    /// Sends a chunk of the response; dropping it ends the response. Closed once the client resets the stream.
     pub response_body: mpsc::Sender<Bytes>,
 }
 
@@ -52,10 +52,10 @@ enum Http2PeerState {
 }
 
 impl Http2Peer {
-    /// A peer that allows so many answers on a connection.
+    /// Starts a peer that allows `streams_max` streams per connection.
     pub async fn start(tls: ServerConfig, tasks: &Tasks, streams_max: u32) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let address = listener.local_addr().expect("it is bound");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("the listener is bound");
         let connections = Arc::new(AtomicUsize::new(0));
         let (sender, asked) = mpsc::unbounded_channel();
         let (mood, moods) = watch::channel(Http2PeerState::Serving);
@@ -64,7 +64,7 @@ impl Http2Peer {
         tasks.spawn("sharing-peer", |stop| async move {
             while let Some(Ok((stream, _))) = stop.run_until_cancelled(listener.accept()).await {
                 let connection = count.fetch_add(1, Ordering::SeqCst);
-                // A connection is in the mood that there is from now on: one that is opened later serves.
+                // Earlier drain and close commands do not affect new connections.
                 let mut moods = moods.clone();
                 moods.mark_unchanged();
                 let visit = Http2PeerConnection { connection, streams_max, exchanges: sender.clone(), states: moods };
@@ -79,22 +79,22 @@ impl Http2Peer {
         Self { address, connections, exchanges: Mutex::new(asked), state: mood }
     }
 
-    /// The next request.
+    /// Waits for the next request.
     pub async fn next_exchange(&self) -> Http2Exchange {
-        self.exchanges.lock().await.recv().await.expect("the peer lives as long as its test")
+        self.exchanges.lock().await.recv().await.expect("the peer outlives the test")
     }
 
-    /// How many connections were opened to it.
+    /// Returns the number of accepted connections.
     pub fn connection_count(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Tells on every connection that there is that it takes nothing new, and goes on with what it has.
+    /// Sends GOAWAY on every open connection and continues their streams.
     pub fn drain(&self) {
         self.state.send_replace(Http2PeerState::Draining);
     }
 
-    /// Closes every connection that there is, without a word.
+    /// Closes every open connection without GOAWAY.
     pub fn close_abruptly(&self) {
         self.state.send_replace(Http2PeerState::Closed);
     }
@@ -114,7 +114,7 @@ impl Http2PeerConnection {
         let service = service_fn(move |request: Request<Incoming>| {
             let (answer, pieces) = mpsc::channel(1);
             let (head, _) = request.into_parts();
-            // A test that has ended does not ask any more.
+            // The test may have ended already.
             let _ = asked.send(Http2Exchange {
                 connection,
                 has_client_certificate: shows_certificate,

@@ -1,16 +1,14 @@
-//! What was typed or found, checked.
+//! From flags and kubeadm's files to the configuration of a gateway.
 
-use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use access::authentication::{CaBundleOverlap, FrontProxy, FrontProxyHeaderNames};
-use edge::merged_discovery::MergeDiscovery;
 use edge::pipeline::RequestLimits;
+use forward::QueueLimits;
 use gateway::{Cidr, Upstream};
-use peering::forward::QueueLimits;
 use rustls::pki_types::ServerName;
+use server::gateway::Config;
 use transport::peer::ClientTlsFiles;
 use transport::pki::CertificateFiles;
 
@@ -18,40 +16,14 @@ use super::kubeadm::KubeadmValues;
 use crate::flags::{FlagError, FlagValues};
 use crate::shared_flags::{parse_logging_format, parse_merge_discovery};
 
-/// Everything that `unskew gateway` needs to know before it binds a port.
-pub(crate) struct Config {
-    pub(crate) bind_ip: IpAddr,
-    pub(crate) port: u16,
-    /// The serving certificate; `None`: one of our own.
-    pub(crate) serving_certificate: Option<CertificateFiles>,
-    pub(crate) cert_dir: PathBuf,
-    pub(crate) upstreams: Vec<Upstream>,
-    /// The networks in which the service `kubernetes` may name others; `None`: it is not asked.
-    pub(crate) upstream_networks: Option<Vec<Cidr>>,
-    /// The connections with our front-proxy certificate.
-    pub(crate) front_proxy_files: ClientTlsFiles,
-    pub(crate) upstream_server_name: ServerName<'static>,
-    pub(crate) forget_after: Duration,
-    pub(crate) in_flight_max: Option<usize>,
-    pub(crate) bandwidth_max: Option<NonZeroU64>,
-    pub(crate) queue_limits: QueueLimits,
-    pub(crate) state_dir: Option<PathBuf>,
-    pub(crate) client_ca: Option<PathBuf>,
-    pub(crate) front_proxy: Option<(PathBuf, FrontProxy)>,
-    /// Headers, beside the standard ones, in which upstreams or proxies name users.
-    pub(crate) identity_headers: Option<FrontProxyHeaderNames>,
-    /// Reads from which headers the local upstream reads users; `None` if its manifest was not found.
-    pub(crate) local_header_names: Option<gateway::vouching::ManifestReader>,
-    pub(crate) merge_discovery: MergeDiscovery,
-    pub(crate) peer_response_headers: bool,
-    pub(crate) limits: RequestLimits,
-    pub(crate) shutdown_delay: Duration,
-    pub(crate) access_log: Option<PathBuf>,
+/// The configuration of a gateway, and the log settings of its process.
+pub(crate) struct GatewaySettings {
+    pub(crate) config: Config,
     pub(crate) log_json: bool,
     pub(crate) verbosity: u8,
 }
 
-impl Config {
+impl GatewaySettings {
     pub(crate) fn from_flags(flags: &FlagValues, kubeadm: &KubeadmValues) -> Result<Self, FlagError> {
         let duration = |name: &str| flags.parse_value(name, api::duration::parse);
         let number = |name: &str| flags.parse_value(name, str::parse::<usize>);
@@ -64,7 +36,7 @@ impl Config {
             certificate: required_path("proxy-client-cert-file")?,
             key: required_path("proxy-client-key-file")?,
         };
-        Ok(Self {
+        let config = Config {
             bind_ip: flags.parse_value("bind-address", str::parse)?,
             port: flags.parse_value("secure-port", str::parse)?,
             serving_certificate: serving_certificate_files(flags, kubeadm)?,
@@ -99,6 +71,9 @@ impl Config {
             },
             shutdown_delay: duration("shutdown-delay-duration")?,
             access_log: flags.given_value("access-log-path").map(PathBuf::from),
+        };
+        Ok(Self {
+            config,
             log_json: flags.parse_value("logging-format", parse_logging_format)?,
             verbosity: flags.parse_value("v", str::parse)?,
         })
@@ -175,7 +150,7 @@ fn parse_front_proxy(flags: &FlagValues) -> Result<Option<(PathBuf, FrontProxy)>
     let Some(file) = flags.given_value("requestheader-client-ca-file") else { return Ok(None) };
     let allowed_names = flags.list_entries_with_blanks("requestheader-allowed-names");
     let rules = FrontProxy { allowed_names, headers: header_names(flags) };
-    // Whether the bundles overlap is known once they are read.
+    // The gateway checks for overlapping CA bundles when it has read them.
     rules.validate(CaBundleOverlap::Disjoint).map_err(|error| FlagError::Rejected(error.to_string()))?;
     Ok(Some((file.into(), rules)))
 }

@@ -1,6 +1,6 @@
-//! What kubeadm has left on a node: certificates, keys, and the local kube-apiserver.
+//! Values that kubeadm's files on a control-plane node provide: certificates, keys, and the local kube-apiserver.
 //!
-//! A flag that is given always wins; what is not given is looked for.
+//! A given flag always wins.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use object::decode::{self, BodyEncoding};
 use super::flag_table::FLAGS;
 use crate::flags::{FlagError, FlagValues};
 
-/// Files below the folder, and the flags that they are found for.
+/// Files below the folder, and the flags that default to them.
 const KUBEADM_FILES: [(&str, &str); 6] = [
     ("upstream-ca-file", "pki/ca.crt"),
     ("client-ca-file", "pki/ca.crt"),
@@ -25,14 +25,14 @@ const KUBEADM_FILES: [(&str, &str); 6] = [
 ];
 /// The manifest of the local kube-apiserver.
 const MANIFEST: &str = "manifests/kube-apiserver.yaml";
-/// The port that kube-apiserver has unless it is told otherwise.
+/// The default of kube-apiserver's `--secure-port`.
 const DEFAULT_PORT: &str = "6443";
 
-/// Control-plane nodes are in one network, as big as networks of machines usually are.
+/// The prefix length of the network in which the other control-plane nodes are assumed.
 const NETWORK_PREFIX_LENGTH_V4: u32 = 24;
 const NETWORK_PREFIX_LENGTH_V6: u32 = 64;
 
-/// What was found, by flag.
+/// Values found, by flag.
 #[derive(Debug, Default)]
 pub(crate) struct KubeadmValues {
     values: BTreeMap<&'static str, KubeadmValue>,
@@ -41,11 +41,11 @@ pub(crate) struct KubeadmValues {
 #[derive(Debug)]
 struct KubeadmValue {
     text: String,
-    /// Where it was found.
+    /// The file that the value comes from.
     source: PathBuf,
 }
 
-/// Looks for whatever is not given. Nothing is looked for if an upstream is given: then this is no question of kubeadm.
+/// Reads kubeadm's files for the flags that are not given; none if `--upstream` is given.
 pub(crate) fn detect(flags: &FlagValues) -> Result<KubeadmValues, FlagError> {
     let mut found = KubeadmValues::default();
     if !flags.list_values("upstream").is_empty() {
@@ -76,14 +76,14 @@ pub(crate) fn detect(flags: &FlagValues) -> Result<KubeadmValues, FlagError> {
     Ok(found)
 }
 
-/// Where the kube-apiserver of a manifest listens.
+/// The address that the kube-apiserver of a manifest listens on.
 fn parse_apiserver_address(manifest: &[u8]) -> Result<(String, String), String> {
     let words = command_line_words(manifest)?;
     let host = flag_values(&words, "advertise-address").pop().unwrap_or_else(|| "127.0.0.1".to_owned());
     Ok((host, flag_values(&words, "secure-port").pop().unwrap_or_else(|| DEFAULT_PORT.to_owned())))
 }
 
-/// From which headers the kube-apiserver of a manifest reads users that a front proxy names.
+/// The headers in which the kube-apiserver of a manifest expects the user that a front proxy names.
 fn parse_header_names(manifest: &[u8]) -> Result<FrontProxyHeaderNames, String> {
     let words = command_line_words(manifest)?;
     let list = |name: &str| -> Vec<String> {
@@ -124,7 +124,7 @@ fn command_line_words(manifest: &[u8]) -> Result<Vec<String>, String> {
 }
 
 impl KubeadmValues {
-    /// Reads the settings of the local kube-apiserver from its manifest, anew at every call; `None` if it was not found there.
+    /// A reader of the header names in the manifest of the local kube-apiserver, which may change; `None` without a manifest.
     pub(super) fn local_header_names(&self) -> Option<gateway::vouching::ManifestReader> {
         let manifest = self.values.get("upstream")?.source.clone();
         Some(Arc::new(move || {
@@ -133,13 +133,13 @@ impl KubeadmValues {
         }))
     }
 
-    /// The file of a flag: as given, or as found.
+    /// The file of a flag, given or found.
     pub(super) fn path_of_flag(&self, flags: &FlagValues, name: &str) -> Option<PathBuf> {
         let found = || self.values.get(name).map(|value| PathBuf::from(&value.text));
         flags.given_value(name).map(PathBuf::from).or_else(found)
     }
 
-    /// The values of a list: as given, or as found.
+    /// The values of a list flag, given or found.
     pub(super) fn list_of_flag(&self, flags: &FlagValues, name: &str) -> Vec<String> {
         let given = flags.list_values(name);
         if given.is_empty() {
@@ -149,7 +149,7 @@ impl KubeadmValues {
         }
     }
 
-    /// Every setting, and where it comes from.
+    /// The page of `--print-config`: every setting and its source.
     pub(super) fn render_config(&self, flags: &FlagValues) -> String {
         let mut page = String::new();
         for flag in FLAGS.iter().filter(|flag| flag.name != "print-config") {

@@ -1,16 +1,16 @@
-//! The command line of the lab, as typed.
+//! The command line of the lab.
 
 use std::path::PathBuf;
 
-use catalogue::Release;
 use clap::Args;
+use kinds::Release;
 
-/// `unskew up` in a process that stays; nobody types it.
+/// `unskew up` in the background; started by `unskew up --detach` alone.
 pub(crate) const DETACHED_COMMAND: &str = "stay";
-/// The same, for a lab that leaves nothing behind.
+/// Like `BACKGROUND_COMMAND`, for a lab whose folder is deleted at its end.
 pub(crate) const DETACHED_PURGE_COMMAND: &str = "stay-and-purge";
 
-/// Which lab.
+/// The folder by which commands find a lab.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DataDirArgs {
     /// The folder of the lab [default: unskew/lab below the user's data home]
@@ -18,15 +18,15 @@ pub(crate) struct DataDirArgs {
     pub(crate) data_dir: Option<PathBuf>,
 }
 
-/// What becomes of a lab in the background when it ends.
+/// What happens to the folder of a background lab when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DetachedMode {
-    /// It is in the foreground.
+    /// The lab runs in the foreground.
     #[default]
     Foreground,
-    /// Its folder is kept.
+    /// The folder is kept.
     KeepDataDir,
-    /// Its folder is deleted.
+    /// The folder is deleted.
     PurgeDataDir,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct UpArgs {
     /// Return when the lab is ready, and leave it running until `unskew down`
     #[arg(long)]
     pub(crate) detach: bool,
-    /// Whether this is the process that `--detach` leaves behind.
+    /// Set in the process that `--detach` starts.
     #[arg(skip)]
     pub(crate) detached: DetachedMode,
 }

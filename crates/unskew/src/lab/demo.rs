@@ -1,4 +1,4 @@
-//! `unskew demo`: the story of the KEPs, on a lab that leaves nothing behind.
+//! `unskew demo`: shows and checks the behaviour of the KEPs on a temporary lab.
 
 use std::process::ExitCode;
 
@@ -32,7 +32,7 @@ pub(super) async fn run() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// One half of the story, on a lab of its own in the same folder.
+/// Runs one half of the demo, on a lab of its own in the same folder.
 async fn run_half(data_dir: &DataDir, gate: &str, retention: DataDirRetention) -> anyhow::Result<()> {
     let options = LabOptions {
         releases: Some(RELEASES.map(str::to_owned).to_vec()),

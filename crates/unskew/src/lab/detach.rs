@@ -1,4 +1,4 @@
-//! `unskew up --detach`: the lab in a process that stays.
+//! `unskew up --detach`: the lab in a background process.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const DETACH_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(super) async fn run(args: args::UpArgs) -> anyhow::Result<ExitCode> {
     let data_dir = if args.ephemeral { environment::temporary_data_dir() } else { environment::data_dir(&args.lab)? };
-    // Taken and let go: whoever runs there is named now, and the log has a folder.
+    // Lock and unlock the folder: a lab that runs there is reported now, and the folder for the log exists.
     drop(LockedDataDir::lock(data_dir.clone())?);
     let log = data_dir.log_file("lab");
     let output = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -54,7 +54,7 @@ async fn ready_snapshot(data_dir: &DataDir) -> Option<LabSnapshot> {
     (!snapshot.servers.is_empty() && snapshot.servers.iter().all(is_ready)).then_some(snapshot)
 }
 
-/// The same command for the process that stays.
+/// The command of the background process.
 fn detached_process_args(args: &args::UpArgs, data_dir: &DataDir) -> Vec<String> {
     let command = if args.ephemeral { args::DETACHED_PURGE_COMMAND } else { args::DETACHED_COMMAND };
     let mut arguments = vec![command.to_owned()];

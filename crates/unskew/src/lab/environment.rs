@@ -1,4 +1,4 @@
-//! Where labs are, and where etcd is: what the environment says.
+//! Paths from the environment: the folder of the lab, and etcd.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 use super::args::DataDirArgs;
 
-/// The folder of the lab that is meant.
+/// The folder of the lab that a command refers to.
 pub(super) fn data_dir(args: &DataDirArgs) -> anyhow::Result<DataDir> {
     match &args.data_dir {
         Some(folder) => Ok(DataDir::new(folder)),
@@ -24,12 +24,12 @@ fn default_data_dir(data_home: Option<PathBuf>, home: Option<PathBuf>) -> Option
     Some(base.join("unskew/lab"))
 }
 
-/// How this program was called, for commands that people may copy.
+/// The program as it was called, for commands that users copy.
 pub(super) fn program_name() -> String {
     std::env::args().next().unwrap_or_else(|| "unskew".to_owned())
 }
 
-/// The flags that name this lab, if it is not the default one.
+/// The flags that select this lab; empty for the default one.
 pub(super) fn data_dir_flag(layout: &DataDir) -> String {
     match self::data_dir(&DataDirArgs { data_dir: None }) {
         Ok(usual) if usual == *layout => String::new(),
@@ -37,12 +37,12 @@ pub(super) fn data_dir_flag(layout: &DataDir) -> String {
     }
 }
 
-/// A folder for a lab that leaves nothing behind.
+/// A new folder for a temporary lab.
 pub(super) fn temporary_data_dir() -> DataDir {
     DataDir::new(&std::env::temp_dir().join(format!("unskew-{}-{:08x}", std::process::id(), fastrand::u32(..))))
 }
 
-/// The etcd on PATH.
+/// The path of etcd on PATH.
 pub(super) fn find_etcd() -> Option<PathBuf> {
     let path = path_from_env("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join("etcd")).find(|file| is_executable(file))

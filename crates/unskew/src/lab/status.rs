@@ -1,4 +1,4 @@
-//! `unskew status`: what a lab, or any cluster, looks like.
+//! `unskew status`: the state of a lab, or of any cluster.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use super::{args, environment};
 use crate::print_line;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Home, and everything below cleared.
+/// Terminal codes: cursor home, clear to the end of the screen.
 const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J";
 
 pub(super) async fn run(status: args::StatusArgs) -> anyhow::Result<ExitCode> {

@@ -12,15 +12,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{args, environment};
 use crate::{EXIT_UNAVAILABLE, logging, print_line};
 
-/// How long the summary waits for what the servers serve; they are ready by then.
+/// How long the summary waits for the discovery documents of servers that are ready.
 const SUMMARY_TIMEOUT: Duration = Duration::from_secs(3);
-/// What a shell says of a process that was interrupted.
+/// The exit code of an interrupted process in shells.
 const EXIT_INTERRUPTED: i32 = 130;
 
 pub(super) async fn run(up: args::UpArgs) -> anyhow::Result<ExitCode> {
     logging::init(false, 0);
     if up.detached != args::DetachedMode::Foreground {
-        // A session of its own: the terminal that started it may close.
+        // A session of its own survives the terminal that started it.
         let _ = rustix::process::setsid();
     }
     let keep = if up.ephemeral || up.detached == args::DetachedMode::PurgeDataDir {
@@ -61,7 +61,7 @@ pub(super) fn lab_options(args: &args::UpArgs) -> LabOptions {
     }
 }
 
-/// Says when the lab is ready, and ends it when that is asked for.
+/// Prints when the lab is ready, and stops it on a signal.
 async fn run_until_stopped(lab: &LabHandle) -> Result<(), LabError> {
     let ready = async {
         lab.wait_until_ready().await?;
@@ -84,7 +84,7 @@ async fn run_until_stopped(lab: &LabHandle) -> Result<(), LabError> {
         () = lab.stop.cancelled() => {}
         () = wait_for_signal() => lab.stop.cancel(),
     }
-    // Whoever asks twice does not want to wait; the servers end with this process.
+    // A second signal stops without waiting; the servers end with this process.
     lab.tasks.spawn("impatience", |stop| async move {
         if stop.run_until_cancelled(wait_for_signal()).await.is_some() {
             std::process::exit(EXIT_INTERRUPTED);
@@ -93,7 +93,7 @@ async fn run_until_stopped(lab: &LabHandle) -> Result<(), LabError> {
     outcome
 }
 
-/// A snapshot in which every server has said what it serves, if they do so in time.
+/// A snapshot with the discovery documents of all servers, or the last one before the timeout.
 async fn complete_snapshot(lab: &LabHandle) -> Arc<LabSnapshot> {
     let mut snapshots = lab.snapshots.clone();
     let complete = |snapshot: &Arc<LabSnapshot>| {
@@ -117,7 +117,7 @@ pub(super) async fn wait_for_signal() {
     }
 }
 
-/// Becomes another process, or a server, that ends with its parent. Only an error comes back.
+/// Replaces this process by a command, or runs a server, that ends with the parent. Returns only on failure.
 pub(crate) fn run_tied_to_parent(parent: u32, command: &[std::ffi::OsString]) -> ExitCode {
     use std::os::unix::process::CommandExt as _;
     let failed = |error: std::io::Error| {

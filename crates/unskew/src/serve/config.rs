@@ -1,69 +1,41 @@
-//! What was typed, checked and typed in the other sense.
+//! From flags to the configuration of a server.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use access::Authorizer;
-use catalogue::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use controllers::ControllerSelection;
+use edge::audit::Policy;
 use edge::pipeline::RequestLimits;
+use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
+use object::decode::{self, BodyEncoding};
+use server::{AuditConfig, Config, ControllerConfig, StorageConfig};
 
-use super::audit::AuditFlags;
-use super::authentication::AuthenticationFlags;
-use super::controllers::ControllerFlags;
-use super::peers::PeerFlags;
+use super::authentication::parse_authentication;
+use super::peers::parse_peers;
 use crate::flags::{FlagError, FlagValues};
 use crate::shared_flags::parse_logging_format;
 
-/// Everything that `unskew serve` needs to know before it binds a port.
+/// The configuration of a server, and the settings of its process.
 #[derive(Debug)]
-pub(crate) struct Config {
-    pub(crate) bind_ip: IpAddr,
-    pub(crate) port: u16,
-    pub(crate) advertise_ip: Option<IpAddr>,
-    pub(crate) serving_certificate: Option<(PathBuf, PathBuf)>,
-    pub(crate) cert_dir: PathBuf,
-    pub(crate) client_ca: Option<PathBuf>,
-    pub(crate) storage: StorageConfig,
-    pub(crate) prefix: String,
-    pub(crate) compaction_interval: Duration,
-    pub(crate) authentication: AuthenticationFlags,
-    pub(crate) authorizer: Authorizer,
-    pub(crate) peers: PeerFlags,
-    pub(crate) audit: Option<AuditFlags>,
-    pub(crate) controllers: ControllerFlags,
-    pub(crate) served_resources: Arc<ServedResources>,
-    /// The address of the service `kubernetes`.
-    pub(crate) kubernetes_service_ip: Option<IpAddr>,
-    pub(crate) gates: FeatureGates,
-    pub(crate) request_timeout: Duration,
-    pub(crate) watch_seconds_min: u64,
-    pub(crate) shutdown_delay: Duration,
-    pub(crate) reads_in_flight_max: usize,
-    pub(crate) writes_in_flight_max: usize,
+pub(crate) struct ServeInvocation {
+    pub(crate) config: Config,
     pub(crate) logging: LoggingConfig,
-    /// What should be said once at the start.
+    /// Logged once at the start.
     pub(crate) startup_warnings: Vec<String>,
-    /// Given, and without a meaning here.
+    /// Flags that were given and have no effect.
     pub(crate) ignored_flags: Vec<&'static str>,
 }
 
-/// Where objects are kept.
-#[derive(Debug)]
-pub(crate) enum StorageConfig {
-    Sqlite(PathBuf),
-    Etcd(store::etcd::Config),
-}
-
-/// How the log looks and how much is in it.
+/// `--logging-format` and `--v`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggingConfig {
     pub(crate) json: bool,
     pub(crate) verbosity: u8,
 }
 
-impl Config {
+impl ServeInvocation {
     pub(crate) fn from_flags(flags: &FlagValues) -> Result<Self, FlagError> {
         let path = |name: &str| flags.given_value(name).map(PathBuf::from);
         let number = |name: &str| flags.parse_value(name, str::parse::<usize>);
@@ -82,11 +54,11 @@ impl Config {
         let authorizer = flags.parse_value("authorization-mode", |_| {
             Authorizer::parse(&flags.list_values("authorization-mode").join(","))
         })?;
-        let peers = PeerFlags::from_flags(flags, &gates)?;
-        let notices = authorizer.startup_warning().into_iter().chain(AuditFlags::startup_warning(flags));
+        let peers = parse_peers(flags, &gates)?;
+        let notices = authorizer.startup_warning().into_iter().chain(audit_warning(flags));
         let mut notices: Vec<String> = notices.map(str::to_owned).collect();
         notices.extend(gates.warnings().iter().map(ToString::to_string));
-        Ok(Self {
+        let config = Config {
             bind_ip: flags.parse_value("bind-address", str::parse)?,
             port: flags.parse_value("secure-port", str::parse)?,
             advertise_ip: match flags.given_value("advertise-address") {
@@ -99,21 +71,26 @@ impl Config {
             storage: parse_storage(flags),
             prefix: flags.value_or_default("etcd-prefix").trim_end_matches('/').to_owned(),
             compaction_interval: duration("etcd-compaction-interval")?,
-            authentication: AuthenticationFlags::from_flags(flags, &gates, &peers.certificates, &mut notices)?,
+            authentication: parse_authentication(flags, &gates, &peers.certificates, &mut notices)?,
             authorizer,
             peers,
-            audit: AuditFlags::from_flags(flags)?,
-            controllers: ControllerFlags::from_flags(flags)?,
+            audit: parse_audit(flags)?,
+            controllers: parse_controllers(flags)?,
             kubernetes_service_ip: flags.parse_value("service-cluster-ip-range", |_| {
                 first_service_address(&flags.list_values("service-cluster-ip-range"))
             })?,
             served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
             gates,
-            request_timeout: duration("request-timeout")?,
             watch_seconds_min: flags.parse_value("min-request-timeout", str::parse)?,
             shutdown_delay: duration("shutdown-delay-duration")?,
-            reads_in_flight_max: number("max-requests-inflight")?,
-            writes_in_flight_max: number("max-mutating-requests-inflight")?,
+            limits: RequestLimits {
+                reads: number("max-requests-inflight")?,
+                writes: number("max-mutating-requests-inflight")?,
+                request_timeout: duration("request-timeout")?,
+            },
+        };
+        Ok(Self {
+            config,
             logging: LoggingConfig {
                 json: flags.parse_value("logging-format", parse_logging_format)?,
                 verbosity: flags.parse_value("v", str::parse)?,
@@ -124,28 +101,7 @@ impl Config {
     }
 }
 
-impl Config {
-    /// How much the pipeline takes on.
-    pub(crate) fn pipeline_limits(&self) -> RequestLimits {
-        RequestLimits {
-            reads: self.reads_in_flight_max,
-            writes: self.writes_in_flight_max,
-            request_timeout: self.request_timeout,
-        }
-    }
-
-    /// What the handlers are told.
-    pub(crate) fn apiserver_config(&self, address: SocketAddr) -> apiserver::Config {
-        apiserver::Config {
-            git_version: format!("v{}.0+unskew.{}", self.served_resources.release(), env!("CARGO_PKG_VERSION")),
-            address: address.to_string(),
-            watch_seconds_min: self.watch_seconds_min,
-            feature_gates: self.gates.clone(),
-        }
-    }
-}
-
-/// The first address that a service can have: the one after the network's own.
+/// The first address of the first service range: the one after the network address.
 fn first_service_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
     let Some(range) = ranges.first() else { return Ok(None) };
     let invalid = || format!("invalid CIDR address: {range}");
@@ -154,7 +110,7 @@ fn first_service_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
     let length: u32 = length.parse().map_err(|_| invalid())?;
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let host_bits = u32::checked_sub(bits, length).ok_or_else(invalid)?;
-    // Of a range of one address there is no second one.
+    // A range of one address has only its network address.
     let first = |number: u128| (number >> host_bits.min(127) << host_bits.min(127)) + u128::from(host_bits > 0);
     Ok(Some(match address {
         IpAddr::V4(address) => {
@@ -179,7 +135,7 @@ fn parse_storage(flags: &FlagValues) -> StorageConfig {
     })
 }
 
-/// Two files that go together, or neither.
+/// Two file flags that must be given together.
 fn parse_file_pair(
     flags: &FlagValues,
     certificate: &'static str,
@@ -199,6 +155,37 @@ fn parse_file_pair(
             reason: format!("it must be given together with --{key}"),
         }),
     }
+}
+
+/// `None` unless both flags are given, as with kube-apiserver.
+fn parse_audit(flags: &FlagValues) -> Result<Option<AuditConfig>, FlagError> {
+    let (policy, path) = (flags.given_value("audit-policy-file"), flags.given_value("audit-log-path"));
+    let (Some(file), Some(path)) = (policy, path) else { return Ok(None) };
+    let read = || {
+        let content = std::fs::read(file).map_err(|error| error.to_string())?;
+        // JSON is YAML too.
+        let policy = decode::decode_value(&content, BodyEncoding::Yaml)?.value;
+        Policy::from_value(policy).map_err(|error| error.to_string())
+    };
+    let policy = read().map_err(|reason| FlagError::Rejected(format!("--audit-policy-file: {file}: {reason}")))?;
+    Ok(Some(AuditConfig { policy, path: path.into() }))
+}
+
+/// The warning about an audit log that records nothing.
+fn audit_warning(flags: &FlagValues) -> Option<&'static str> {
+    match (flags.given_value("audit-policy-file"), flags.given_value("audit-log-path")) {
+        (None, Some(_)) => Some("--audit-log-path: without --audit-policy-file nothing is recorded"),
+        (Some(_), None) => Some("--audit-policy-file: without --audit-log-path nothing is recorded"),
+        (Some(_), Some(_)) | (None, None) => None,
+    }
+}
+
+fn parse_controllers(flags: &FlagValues) -> Result<ControllerConfig, FlagError> {
+    let list = flags.list_values("controllers");
+    Ok(ControllerConfig {
+        selection: flags.parse_value("controllers", |_| ControllerSelection::parse(list.iter().map(String::as_str)))?,
+        root_ca_file: flags.given_value("root-ca-file").map(PathBuf::from),
+    })
 }
 
 fn check_json_media_type(media_type: &str) -> Result<(), &'static str> {

@@ -1,4 +1,4 @@
-//! The flags of `unskew serve`: kube-apiserver's names and meanings, and two of our own.
+//! The flags of `unskew serve`: kube-apiserver's names and meanings, and some of our own.
 
 use crate::flags::{Flag, FlagKind, common, flag};
 
@@ -13,106 +13,101 @@ const fn ignored_bool_flag(name: &'static str) -> Flag {
 /// Every flag that starts the server.
 pub(crate) static FLAGS: &[Flag] = &[
     common::CONFIG,
-    // Where it listens.
+    // Listener.
     common::BIND_ADDRESS,
     common::SECURE_PORT,
     flag(
         "advertise-address",
         FlagKind::Text,
         "",
-        "The IP address that others reach this server at. Default: the bind address.",
+        "The IP address at which clients and peers reach this server. Default: the bind address.",
     ),
-    flag(
-        "tls-cert-file",
-        FlagKind::Text,
-        "",
-        "The serving certificate, PEM. Default: one of our own below --cert-dir.",
-    ),
+    flag("tls-cert-file", FlagKind::Text, "", "The serving certificate, PEM. Default: generated below --cert-dir."),
     common::TLS_PRIVATE_KEY_FILE,
-    flag("cert-dir", FlagKind::Text, "unskew-data/pki", "Where certificates and keys of our own are kept."),
-    // Where it stores.
+    flag("cert-dir", FlagKind::Text, "unskew-data/pki", "The folder of generated certificates and keys."),
+    // Storage.
     flag(
         "sqlite-file",
         FlagKind::Text,
         "unskew-data/store.db",
         "The SQLite file, shared by the servers of one machine.",
     ),
-    flag("etcd-servers", FlagKind::List, "", "etcd endpoints, scheme://host:port; instead of SQLite."),
-    flag("etcd-cafile", FlagKind::Text, "", "The authority of etcd's certificates."),
-    flag("etcd-certfile", FlagKind::Text, "", "The client certificate shown to etcd."),
+    flag("etcd-servers", FlagKind::List, "", "etcd endpoints, scheme://host:port. Default: SQLite."),
+    flag("etcd-cafile", FlagKind::Text, "", "The CA bundle that etcd's serving certificates are verified by."),
+    flag("etcd-certfile", FlagKind::Text, "", "The client certificate for etcd."),
     flag("etcd-keyfile", FlagKind::Text, "", "The key of --etcd-certfile."),
-    flag("etcd-prefix", FlagKind::Text, "/registry", "What every key in storage begins with."),
-    flag("etcd-compaction-interval", FlagKind::Text, "5m", "How often history is compacted; 0 turns it off."),
+    flag("etcd-prefix", FlagKind::Text, "/registry", "The prefix of all keys in storage."),
+    flag("etcd-compaction-interval", FlagKind::Text, "5m", "The interval of compactions; 0 turns them off."),
     flag(
         "storage-media-type",
         FlagKind::Text,
         "application/json",
-        "How objects are stored; only application/json is built.",
+        "The media type of stored objects; only application/json is supported.",
     ),
-    // Who may come in.
-    flag("client-ca-file", FlagKind::Text, "", "The authorities of client certificates. Default: one of our own."),
-    flag("token-auth-file", FlagKind::Text, "", "A file of static tokens: token,user,uid,\"group1,group2\"."),
+    // Authentication and authorization.
     flag(
-        "anonymous-auth",
-        FlagKind::Bool,
-        "true",
-        "Whether requests without credentials are let in as system:anonymous.",
+        "client-ca-file",
+        FlagKind::Text,
+        "",
+        "The CA bundle of client certificates. Default: generated below --cert-dir.",
     ),
+    flag("token-auth-file", FlagKind::Text, "", "A file of static tokens: token,user,uid,\"group1,group2\"."),
+    flag("anonymous-auth", FlagKind::Bool, "true", "Serve requests without credentials as system:anonymous."),
     flag("authorization-mode", FlagKind::List, "RBAC", "AlwaysAllow, AlwaysDeny, RBAC, Node."),
-    flag("requestheader-client-ca-file", FlagKind::Text, "", "The authorities of front proxies."),
-    flag("requestheader-allowed-names", FlagKind::List, "", "Which names front proxies may have; empty: any."),
-    flag("requestheader-username-headers", FlagKind::List, "", "Headers that name the user behind a front proxy."),
-    flag("requestheader-uid-headers", FlagKind::List, "", "Headers with the uid of the user behind a front proxy."),
+    flag("requestheader-client-ca-file", FlagKind::Text, "", "The CA bundle of front-proxy client certificates."),
+    flag("requestheader-allowed-names", FlagKind::List, "", "Common names that front proxies may have; empty: any."),
+    flag("requestheader-username-headers", FlagKind::List, "", "Headers in which front proxies send the user name."),
+    flag("requestheader-uid-headers", FlagKind::List, "", "Headers in which front proxies send the uid of the user."),
     flag(
         "requestheader-group-headers",
         FlagKind::List,
         "",
-        "Headers with the groups of the user behind a front proxy.",
+        "Headers in which front proxies send the groups of the user.",
     ),
     flag(
         "requestheader-extra-headers-prefix",
         FlagKind::List,
         "",
-        "Prefixes of headers with extra values of that user.",
+        "Prefixes of headers in which front proxies send extra values of the user.",
     ),
     flag(
         "service-account-issuer",
         FlagKind::List,
         "https://kubernetes.default.svc.cluster.local",
-        "Who signs service account tokens; the first signs, all are believed.",
+        "Issuers of service account tokens: the first signs, tokens of all are accepted.",
     ),
     flag(
         "service-account-key-file",
         FlagKind::List,
         "",
-        "Keys that service account tokens may be signed with. Default: one of our own.",
+        "Public keys that service account tokens are verified by. Default: that of the signing key.",
     ),
     flag(
         "service-account-signing-key-file",
         FlagKind::Text,
         "",
-        "The key that signs service account tokens. Default: one of our own.",
+        "The private key that signs service account tokens. Default: generated below --cert-dir.",
     ),
     flag(
         "service-account-extend-token-expiration",
         FlagKind::Bool,
         "true",
-        "Whether tokens of pods that may not know that tokens end get a year.",
+        "Extend projected service account tokens to one year for clients that do not reload them.",
     ),
     flag(
         "service-account-max-token-expiration",
         FlagKind::Text,
         "",
-        "The longest life of a service account token; longer ones are cut down. Default: no limit.",
+        "The longest lifetime of a service account token; longer requests are shortened. Default: no limit.",
     ),
     flag(
         "service-account-jwks-uri",
         FlagKind::Text,
         "",
-        "Where others find the keys of service account tokens. Default: this server.",
+        "The URL of the keys of service account tokens. Default: this server.",
     ),
-    flag("api-audiences", FlagKind::List, "", "Audiences of tokens for this server. Default: the issuer."),
-    // What it records.
+    flag("api-audiences", FlagKind::List, "", "Audiences of tokens for this server. Default: the issuers."),
+    // Audit.
     flag(
         "audit-policy-file",
         FlagKind::Text,
@@ -123,24 +118,24 @@ pub(crate) static FLAGS: &[Flag] = &[
         "audit-log-path",
         FlagKind::Text,
         "",
-        "The file that audit events are added to, a line each; - for standard output.",
+        "The file to which audit events are appended, one per line; - for standard output.",
     ),
-    // What it serves.
+    // Resources.
     flag(
         "service-cluster-ip-range",
         FlagKind::List,
         "",
-        "Ranges of service addresses, CIDR. Nothing is allocated from them, but the service kubernetes has the first.",
+        "Ranges of service addresses, CIDR. Only the service kubernetes gets an address: the first.",
     ),
     flag(
         "emulated-version",
         FlagKind::Text,
         "",
-        "The Kubernetes release to be, such as 1.34. Default: the newest known.",
+        "The Kubernetes release to emulate, such as 1.34. Default: the newest known.",
     ),
     flag("runtime-config", FlagKind::List, "", "API versions to turn on or off: api/all=true, apps/v1=false, …"),
     flag("feature-gates", FlagKind::List, "", "Features to turn on or off: Name=true|false,…"),
-    // What it does by itself.
+    // Controllers.
     flag(
         "controllers",
         FlagKind::List,
@@ -152,91 +147,96 @@ pub(crate) static FLAGS: &[Flag] = &[
         "root-ca-file",
         FlagKind::Text,
         "",
-        "The authority that every namespace's ConfigMap kube-root-ca.crt holds, PEM. Default: our own, if it signed the \
-         serving certificate.",
+        "The CA bundle, PEM, that is published as ConfigMap kube-root-ca.crt in every namespace. Default: the generated CA, if it \
+         signed the serving certificate.",
     ),
-    // How much, how long.
+    // Limits and timeouts.
     common::REQUEST_TIMEOUT,
-    flag("min-request-timeout", FlagKind::Text, "1800", "The shortest time, in seconds, after which a watch is ended."),
+    flag(
+        "min-request-timeout",
+        FlagKind::Text,
+        "1800",
+        "The shortest duration of a watch that names none, in seconds.",
+    ),
     common::SHUTDOWN_DELAY_DURATION,
     common::MAX_REQUESTS_INFLIGHT,
     common::MAX_MUTATING_REQUESTS_INFLIGHT,
-    // The other servers.
+    // Peers.
     flag(
         "hostname-override",
         FlagKind::Text,
         "",
-        "The hostname that this server's identity is made of. Default: the machine's, on SQLite with the port.",
+        "The hostname from which this server's identity is derived. Default: that of the machine, on SQLite with the port.",
     ),
-    flag(
-        "peer-ca-file",
-        FlagKind::Text,
-        "",
-        "The certificate authorities that sign the serving certificates of other servers.",
-    ),
-    flag(
-        "proxy-client-cert-file",
-        FlagKind::Text,
-        "",
-        "The certificate that this server shows to the others as a front proxy.",
-    ),
+    flag("peer-ca-file", FlagKind::Text, "", "The CA bundle that serving certificates of peers are verified by."),
+    flag("proxy-client-cert-file", FlagKind::Text, "", "The front-proxy client certificate for requests to peers."),
     common::PROXY_CLIENT_KEY_FILE,
-    flag("peer-advertise-ip", FlagKind::Text, "", "Where the others reach this server. Default: --advertise-address."),
-    flag("peer-advertise-port", FlagKind::Text, "", "At which port. Default: the port it listens on."),
+    flag(
+        "peer-advertise-ip",
+        FlagKind::Text,
+        "",
+        "The IP address at which peers reach this server. Default: --advertise-address.",
+    ),
+    flag(
+        "peer-advertise-port",
+        FlagKind::Text,
+        "",
+        "The port at which peers reach this server. Default: the port it listens on.",
+    ),
     flag(
         "egress-selector-config-file",
         FlagKind::Text,
         "",
-        "An EgressSelectorConfiguration; its controlplane leads to the others.",
+        "An EgressSelectorConfiguration; connections to peers use its controlplane.",
     ),
     flag(
         "merge-discovery",
         FlagKind::Text,
         "aggregated",
-        "Which discovery pages speak for all servers: aggregated or all.",
+        "Which discovery documents are merged from all servers: aggregated or all.",
     ),
     flag(
         "publish-discovery",
         FlagKind::Bool,
         "true",
-        "Whether what this server serves is put into storage, so that the others need not ask.",
+        "Publish this server's discovery document in storage, so that peers need not fetch it.",
     ),
     flag(
         "peer-linger",
         FlagKind::Text,
         "1m0s",
-        "How long a server that left is answered for with 503 and not with 404.",
+        "How long requests for the resources of a server that left get 503 and not 404.",
     ),
-    flag(
-        "peer-endpoint-ttl",
-        FlagKind::Text,
-        "15s",
-        "How long this server's address is valid after it was last written.",
-    ),
+    flag("peer-endpoint-ttl", FlagKind::Text, "15s", "The TTL of this server's endpoint record."),
     flag(
         "peer-max-requests-inflight",
         FlagKind::Text,
         "0",
-        "How many requests may be under way to one other server; 0 for no limit.",
+        "The limit of requests in flight to one peer; 0 for no limit.",
     ),
     flag(
         "peer-max-bandwidth",
         FlagKind::Text,
         "0",
-        "How many bytes of bodies a second may go to and from one other server; what is more waits; 0 for no limit.",
+        "The limit of body bytes per second to and from one peer; more is delayed; 0 for no limit.",
     ),
     flag(
         "peer-response-headers",
         FlagKind::Bool,
         "false",
-        "Whether answers tell which server gave them and by which rule.",
+        "Add headers to responses that name the serving server and the routing rule.",
     ),
-    flag("identity-lease-duration-seconds", FlagKind::Text, "3600", "How long this server's identity lease is valid."),
-    flag("identity-lease-renew-interval-seconds", FlagKind::Text, "10", "How often it is renewed."),
-    // How it shows.
+    flag("identity-lease-duration-seconds", FlagKind::Text, "3600", "The duration of this server's identity lease."),
+    flag(
+        "identity-lease-renew-interval-seconds",
+        FlagKind::Text,
+        "10",
+        "The interval at which the identity lease is renewed.",
+    ),
+    // Logging.
     common::LOGGING_FORMAT,
     common::VERBOSITY,
-    // kube-apiserver has these; they are taken so that its command lines start this server.
+    // Flags of kube-apiserver that have no effect: accepted, so that its command lines start this server.
     ignored_bool_flag("allow-privileged"),
     ignored_flag("admission-control-config-file"),
     ignored_bool_flag("aggregator-reject-forwarding-redirect"),

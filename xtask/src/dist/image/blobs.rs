@@ -1,4 +1,4 @@
-//! Files that are named by what they hold.
+//! Content-addressed files of an image.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::tools::sha256;
 
-/// The folder of a layout that holds them.
+/// The `blobs/sha256` folder of an image layout.
 pub(super) struct BlobStore(PathBuf);
 
-/// The name of one, for those who refer to it.
+/// Media type, digest and size of a blob.
 pub(super) struct BlobDescriptor {
     media_type: &'static str,
     digest: String,
@@ -32,7 +32,7 @@ impl BlobStore {
         Ok(Self(folder))
     }
 
-    /// Adds a document.
+    /// Adds a JSON document.
     pub(super) fn add_json(&self, media_type: &'static str, document: &Value) -> Result<BlobDescriptor> {
         let new = self.0.join("new");
         fs::write(&new, document.to_string())?;
@@ -48,23 +48,23 @@ impl BlobStore {
         Ok(BlobDescriptor { media_type, digest, size })
     }
 
-    /// The file that somebody refers to, which is what they say it is.
+    /// Returns the file of a descriptor after verifying its size and digest.
     pub(super) fn verified_file(&self, descriptor: &Value) -> Result<PathBuf> {
         let digest = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
         let digest = digest.with_context(|| format!("{descriptor} names no file"))?;
         let file = self.0.join(digest);
         let size = fs::metadata(&file).with_context(|| format!("{digest} is not in the archive"))?.len();
         if descriptor["size"].as_u64() != Some(size) {
-            bail!("{digest} has {size} bytes, and {} are said", descriptor["size"]);
+            bail!("{digest} has {size} bytes, expected {}", descriptor["size"]);
         }
         let found = sha256(&file)?;
         if found != digest {
-            bail!("{digest} holds {found}");
+            bail!("{digest} has digest {found}");
         }
         Ok(file)
     }
 
-    /// The document that somebody refers to.
+    /// Reads the JSON document of a descriptor after verifying it.
     pub(super) fn read_json(&self, descriptor: &Value) -> Result<Value> {
         Ok(serde_json::from_slice(&fs::read(self.verified_file(descriptor)?)?)?)
     }

@@ -1,4 +1,4 @@
-//! The libraries that a program is linked with, and where they are.
+//! Dynamically linked libraries of a program and their paths.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,31 +9,31 @@ use anyhow::{Context, Result};
 use super::PACK_TIMEOUT;
 use crate::process::TimedCommand;
 
-/// Every file that has to be there for a program to start, its loader too, by the path at which it is looked for.
+/// Returns every file that the program needs to start, including the loader.
 pub(super) fn linked_libraries(program: &Path) -> Result<BTreeSet<PathBuf>> {
     let text = TimedCommand::new("ldd", PACK_TIMEOUT).arg(program).output_text();
-    let mut found: BTreeSet<PathBuf> =
-        parse_ldd_output(&text.context("ldd says what a program is linked with")?).collect();
+    let mut found: BTreeSet<PathBuf> = parse_ldd_output(&text.context("ldd failed")?).collect();
     found.insert(loader_of(program)?);
     Ok(found)
 }
 
-/// The loader that a program asks for.
+/// Returns the program interpreter (loader).
 pub(super) fn loader_of(program: &Path) -> Result<PathBuf> {
     let text =
         TimedCommand::new("readelf", PACK_TIMEOUT).args(["--wide", "--program-headers"]).arg(program).output_text();
     parse_interpreter(&text.context("readelf is part of binutils")?).with_context(|| {
-        format!("{} asks for no loader: a static program needs no libraries in its image", program.display())
+        format!("{} has no program interpreter: a static program needs no libraries in its image", program.display())
     })
 }
 
-/// `[Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]`
+/// Parses `[Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]`.
 fn parse_interpreter(headers: &str) -> Option<PathBuf> {
     let (_, rest) = headers.split_once("program interpreter: ")?;
     rest.split(']').next().map(PathBuf::from)
 }
 
-/// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, and the loader, which stands alone. What the kernel brings has no path.
+/// Parses lines such as `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`, and the loader, which has no arrow. The
+/// kernel's vdso has no path.
 pub(super) fn parse_ldd_output(text: &str) -> impl Iterator<Item = PathBuf> {
     let path = |line: &str| {
         let place = line.split_once("=> ").map_or(line, |(_, place)| place).trim();
@@ -42,7 +42,7 @@ pub(super) fn parse_ldd_output(text: &str) -> impl Iterator<Item = PathBuf> {
     text.lines().filter_map(path).collect::<Vec<_>>().into_iter()
 }
 
-/// Every folder below that holds a library, as the loader wants them.
+/// Returns all folders below `root` that contain a library, joined by colons.
 pub(super) fn library_search_path(root: &Path) -> Result<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![root.to_owned()];

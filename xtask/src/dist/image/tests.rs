@@ -1,9 +1,9 @@
-//! Packs a small program that is linked as ours is, and looks at what comes out.
+//! Tests of an image with a small dynamically linked program.
 
 use super::super::tests::{DistTestFolder, test_release};
 use super::*;
 
-/// Linked with the C library, and says what it is told.
+/// Linked with the C library, and prints its arguments.
 const STAND_IN: &str = "/bin/echo";
 
 fn pack_test_image(scene: &DistTestFolder, name: &str) -> PathBuf {
@@ -48,7 +48,7 @@ fn image_index_names_manifest_config_and_layer() {
     assert_eq!((&config["architecture"], &config["os"]), (&json!("amd64"), &json!("linux")));
     assert_eq!(config["created"], "2023-11-14T22:13:20Z");
     assert_eq!(config["config"]["Entrypoint"], json!(["/usr/bin/unskew"]));
-    // Nothing lies about that nobody refers to.
+    // Every blob is referenced.
     assert_eq!(fs::read_dir(layout.join("blobs/sha256")).unwrap().count(), 3);
 }
 
@@ -59,7 +59,7 @@ fn image_bytes_are_reproducible() {
     assert!(fs::read(first).unwrap() == fs::read(second).unwrap());
 }
 
-/// Unpacks an image, changes its layout, packs it again and says why that is refused.
+/// Unpacks an image, changes its layout, packs it again and returns the error of unpacking it.
 fn open_error_after_change(name: &str, change: impl Fn(&Path)) -> String {
     let scene = DistTestFolder::new(name);
     let layout = scene.0.join("layout");
@@ -70,7 +70,7 @@ fn open_error_after_change(name: &str, change: impl Fn(&Path)) -> String {
     unpack_image(&changed, &scene.0.join("scratch")).err().unwrap().to_string()
 }
 
-/// The blob of some kind.
+/// Finds the blob whose content matches.
 fn blob(layout: &Path, is_it: impl Fn(&[u8]) -> bool) -> PathBuf {
     let files = fs::read_dir(layout.join("blobs/sha256")).unwrap().map(|entry| entry.unwrap().path());
     files.into_iter().find(|file| is_it(&fs::read(file).unwrap())).unwrap()
@@ -85,14 +85,14 @@ fn image_with_wrong_digest_size_or_blob_is_rejected() {
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(file, bytes).unwrap();
     });
-    assert!(changed.contains(" holds "), "{changed}");
+    assert!(changed.contains(" has digest "), "{changed}");
     let longer = open_error_after_change("image-longer", |layout| {
         let file = blob(layout, is_layer);
         let mut bytes = fs::read(&file).unwrap();
         bytes.push(0);
         fs::write(file, bytes).unwrap();
     });
-    assert!(longer.contains(" are said"), "{longer}");
+    assert!(longer.contains(" bytes, expected "), "{longer}");
     let missing = open_error_after_change("image-missing", |layout| fs::remove_file(blob(layout, is_layer)).unwrap());
     assert!(missing.contains("is not in the archive"), "{missing}");
 }

@@ -1,4 +1,4 @@
-//! Both formats of apt's configuration, and which of its entries are the distribution's own.
+//! Tests of both formats of apt's configuration, and of selecting the distribution's own entries.
 
 use expect_test::{Expect, expect};
 

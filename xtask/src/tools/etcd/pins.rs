@@ -1,7 +1,6 @@
-//! Which etcd packages are used: one without progress requests and one with, for each distribution.
+//! Pinned etcd packages, without and with progress requests, for each distribution.
 //!
-//! The releases are chosen because their packages no longer change, or hardly; the version is asked for by name and the
-//! file must have the pinned checksum.
+//! The chosen releases rarely or never change. A package of the pinned version must have the pinned checksum.
 
 use crate::tools::apt_sources::DistributionFamily;
 
@@ -14,7 +13,7 @@ pub(crate) struct EtcdPin {
     pub(crate) checksums: &'static [(&'static str, &'static str)],
 }
 
-/// Without usable progress requests: they came with 3.4.31 and 3.5.13.
+/// Without usable progress requests, which were added in 3.4.31 and 3.5.13.
 pub(crate) const OLD: &[EtcdPin] = &[
     EtcdPin {
         family: DistributionFamily::Debian,
@@ -33,7 +32,7 @@ pub(crate) const OLD: &[EtcdPin] = &[
     },
 ];
 
-/// With progress requests. The second of a family is for mirrors that do not have the first.
+/// With progress requests. The second entry of a family is for mirrors that lack the first.
 pub(crate) const NEW: &[EtcdPin] = &[
     EtcdPin {
         family: DistributionFamily::Debian,

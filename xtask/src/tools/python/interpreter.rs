@@ -1,4 +1,4 @@
-//! A Python that can run pip: the machine's own, or one filled up from the distribution's packages.
+//! A Python that can run pip: the machine's own, or one from the distribution's packages.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,27 +10,27 @@ use crate::tools::packages::{self, UnpackedTool};
 use crate::tools::tool_cache::ToolCache;
 use crate::tools::version::ToolVersion;
 
-/// What the Kubernetes client asks for.
+/// Required by the Kubernetes client.
 const VERSION_MIN: ToolVersion = ToolVersion(3, 10, 0);
 
-/// Some 20 MB of wheels.
+/// Downloads about 20 MB of wheels.
 const PIP_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where the distribution keeps pip for virtual environments.
+/// Folder of the pip wheel in the distribution's packages.
 const WHEELS_DIR: &str = "usr/share/python-wheels";
 
 pub(crate) struct Interpreter {
     program: PathBuf,
-    /// Folders of its shared libraries, if they are not the machine's.
+    /// Folders of its shared libraries; empty for the machine's own Python.
     libraries: Vec<PathBuf>,
-    /// pip, if the interpreter has none.
+    /// The pip wheel, if the interpreter has no pip.
     pip: Option<PathBuf>,
     pub(crate) origin: String,
 }
 
 impl Interpreter {
-    /// The one on `PATH` if there is one, else the distribution's, unpacked.
+    /// Finds the interpreter on `PATH`, or unpacks the distribution's.
     pub(crate) fn find(shelf: &ToolCache) -> Result<Interpreter> {
         if process::find_on_path("python3").is_none() {
             return Interpreter::unpack(shelf);
@@ -67,7 +67,7 @@ impl Interpreter {
         if self.libraries.is_empty() { job } else { job.env("LD_LIBRARY_PATH", self.library_path()) }
     }
 
-    /// Runs a command of pip on a requirements file; every file it takes must have a hash listed there.
+    /// Runs pip with a requirements file, which must list a hash for every file used.
     pub(crate) fn run_pip(&self, command: &[&str], requirements: &Path) -> Result<()> {
         let mut job = self.command(PIP_TIMEOUT).args(["-m", "pip"]).args(command);
         if let Some(pip) = &self.pip {
@@ -77,7 +77,7 @@ impl Interpreter {
         job.arg("--requirement").arg(requirements).output_text().map(drop)
     }
 
-    /// For `LD_LIBRARY_PATH`; empty if the machine has all it needs.
+    /// Value of `LD_LIBRARY_PATH`; empty for the machine's own Python.
     pub(crate) fn library_path(&self) -> String {
         self.libraries.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":")
     }

@@ -1,4 +1,4 @@
-//! What has changed since the last index was made.
+//! The policy changes since the last index was built.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::rbac::RoleBinding;
 use crate::user::service_account_name;
 
-/// Namespace and name; the namespace is empty for what has none.
+/// Namespace and name; the namespace is empty for cluster-scoped objects.
 pub(super) type NamespacedName = (Arc<str>, Arc<str>);
 
-/// Somebody who can hold roles.
+/// A user or group that bindings can name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SubjectKey {
     User(Arc<str>),
@@ -18,16 +18,15 @@ pub(super) enum SubjectKey {
 
 #[derive(Debug, Default)]
 pub(super) struct PendingChanges {
-    /// Those whose bindings changed.
+    /// Subjects whose bindings changed.
     pub(super) subjects: HashSet<SubjectKey>,
-    /// Whether any ClusterRole changed: which others change with it, aggregation knows.
+    /// True if any ClusterRole changed; aggregation determines which roles are affected.
     pub(super) cluster_roles: bool,
-    /// The Roles that changed.
     pub(super) roles: HashSet<NamespacedName>,
 }
 
 impl SubjectKey {
-    /// Everybody whom a binding names; service accounts are users.
+    /// Returns every subject of a binding; service accounts become users.
     pub(super) fn subjects_of(binding: &RoleBinding) -> impl Iterator<Item = Self> {
         binding.subjects.iter().filter_map(|subject| match subject.kind.as_str() {
             "User" => Some(Self::User(subject.name.as_str().into())),

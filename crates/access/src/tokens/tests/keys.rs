@@ -1,4 +1,4 @@
-//! Keys of every kind and form.
+//! Keys of all supported algorithms and encodings.
 
 use aws_lc_rs::encoding::EcPrivateKeyRfc5915Der;
 use aws_lc_rs::signature::{
@@ -41,7 +41,7 @@ fn each_key_algorithm_verifies_its_own_signatures() {
 fn signing_key_reads_sec1_and_pkcs1() {
     let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
     let sec1 = AsDer::<EcPrivateKeyRfc5915Der<'_>>::as_der(&pair.private_key()).unwrap();
-    // openssl puts the parameters of the curve before the key.
+    // openssl writes the curve parameters before the key.
     let text = format!("{}{}", encode_pem("EC PARAMETERS", &[6, 1, 0]), encode_pem("EC PRIVATE KEY", sec1.as_ref()));
     assert_eq!(SigningKey::from_pem(&text).unwrap().public().algorithm(), Algorithm::Es384);
 

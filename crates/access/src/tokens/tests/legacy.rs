@@ -1,10 +1,10 @@
-//! Tokens that live in secrets.
+//! Secret-based tokens.
 
 use expect_test::{Expect, expect};
 
 use super::*;
 
-/// A token as Kubernetes put it into secrets, with one claim changed.
+/// Builds a token with the claims of secret-based tokens, one of them changed.
 fn legacy_token(claim: &str, value: Value) -> String {
     let mut claims = json!({
         "iss": "kubernetes/serviceaccount",

@@ -1,4 +1,4 @@
-//! What `serviceaccounts/token` answers.
+//! Responses of `serviceaccounts/token`.
 
 use expect_test::{Expect, expect};
 

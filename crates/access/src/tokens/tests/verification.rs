@@ -1,4 +1,4 @@
-//! Which tokens are believed, and until when.
+//! Token verification: which tokens are accepted, and until when.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn token_is_invalid_after_its_account_is_deleted() {
     let token = issue_token(&json!({}), &cluster);
     assert_eq!(describe_outcome(&verifier, &token, &cluster, NOW), "system:serviceaccount:dev:builder []");
 
-    let gone = "2025-12-31T23:58:59Z"; // A minute and a second before NOW.
+    let gone = "2025-12-31T23:58:59Z"; // NOW minus 61 seconds.
     let soon = "2025-12-31T23:59:00Z";
     cluster.metadata_mut(BoundObjectKind::ServiceAccount, "dev", "builder")["deletionTimestamp"] = soon.into();
     assert_eq!(describe_outcome(&verifier, &token, &cluster, NOW), "system:serviceaccount:dev:builder []");

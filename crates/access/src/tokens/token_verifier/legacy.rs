@@ -1,4 +1,4 @@
-//! Tokens that live in secrets: they are read as long as their secret is there, and never made.
+//! Secret-based tokens: accepted while their secret exists, never issued.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{BoundObjectKind, BoundObjects, LegacyClaims, TokenAuditAnnotation, TokenError};
 use crate::user::{User, split_service_account_name};
 
-/// The label that takes a secret's token out of use.
+/// A secret with this label has its token rejected.
 const INVALID_SINCE_LABEL: &str = "kubernetes.io/legacy-token-invalid-since";
 
 #[derive(Default, Deserialize)]
@@ -52,7 +52,7 @@ impl LegacyClaims {
         User::service_account(&self.namespace, &self.account_name, &self.account_uid)
     }
 
-    /// Whether secret and account are still those of the token; says what kind of secret it is.
+    /// Checks that the secret and the account still match the token, and returns the annotation for the kind of secret.
     pub(super) fn check_secret_and_account(
         &self,
         token: &str,

@@ -66,7 +66,7 @@ fn requires_exact_match_returns_first_equality() {
     let requires = |text: &str| FieldSelector::parse(text).unwrap().requires_exact_match("n").map(str::to_owned);
     assert_eq!(requires("n=a").as_deref(), Some("a"));
     assert_eq!(requires("m=x,n=a").as_deref(), Some("a"));
-    // The first in the order of the texts.
+    // The first one in text order.
     assert_eq!(requires("n=b,n=a").as_deref(), Some("a"));
     assert_eq!(requires("n=a,n==b").as_deref(), Some("b"));
     assert_eq!(requires("n!=a"), None);

@@ -1,8 +1,8 @@
-//! The tokens of a label selector.
+//! The lexer of label selectors.
 
 use super::super::requirement::LabelOperator;
 
-/// A token; those that vary borrow from the text.
+/// A token; identifiers borrow from the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Identifier(&'a str),
@@ -21,12 +21,12 @@ pub(super) enum Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// As a key or a value, which may be spelt like an operator.
+    /// Returns the token as a key or value, which may be spelled like an operator.
     pub(super) fn as_identifier(self) -> Option<&'a str> {
         matches!(self, Self::Identifier(_) | Self::In | Self::NotIn).then(|| self.text())
     }
 
-    /// As what stands between a key and its values.
+    /// Returns the token as an operator.
     pub(super) fn as_operator(self) -> Option<LabelOperator> {
         match self {
             Self::In => Some(LabelOperator::In),
@@ -45,7 +45,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// As in the text; empty at its end.
+    /// Returns the token's text; empty at the end.
     pub(super) fn text(self) -> &'a str {
         match self {
             Self::Identifier(text) => text,
@@ -65,7 +65,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Reads one token ahead.
+/// A lexer with one token of lookahead.
 pub(super) struct Lexer<'a> {
     rest: &'a str,
     lookahead: Token<'a>,
@@ -122,8 +122,8 @@ fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\r' | '\n')
 }
 
-/// A zero character does not: to Kubernetes it ends the text, so that `%00` would select everything. Here it makes the
-/// identifier invalid.
+/// Reports whether a character ends an identifier. NUL does not: in Kubernetes it ends the text, so that `%00` would
+/// match everything. Here it makes the identifier invalid.
 fn ends_identifier(character: char) -> bool {
     is_blank(character) || matches!(character, '=' | '!' | '(' | ')' | ',' | '>' | '<')
 }

@@ -1,4 +1,4 @@
-//! The grammar of label selectors, one function per rule.
+//! The parser of label selectors, one function per grammar rule.
 
 use super::super::requirement::{LabelOperator, LabelRequirement};
 use super::lexer::{Lexer, Token};
@@ -6,7 +6,7 @@ use super::{ExpectedToken, LabelSelectorError};
 use crate::field_error::FieldError;
 use crate::validation;
 
-/// All requirements of a selector, in the order of the text.
+/// Parses all requirements, in text order.
 pub(super) fn parse_requirements(text: &str) -> Result<Vec<LabelRequirement>, LabelSelectorError> {
     let mut lexer = Lexer::new(text);
     let mut requirements = Vec::new();
@@ -76,11 +76,11 @@ fn parse_key(lexer: &mut Lexer<'_>) -> Result<String, LabelSelectorError> {
     if errors.is_empty() {
         return Ok(key.to_owned());
     }
-    // Kubernetes has no path to name here, and prints that.
+    // Kubernetes prints `<nil>` instead of a field path here.
     Err(LabelSelectorError::Key(FieldError::invalid("<nil>", key, errors.join("; "))))
 }
 
-/// A value behind `=` and the like; nothing at all is the empty value.
+/// Parses the value after `=`, `==` or `!=`; nothing means the empty value.
 fn parse_single_value(lexer: &mut Lexer<'_>) -> Result<String, LabelSelectorError> {
     if ends_requirement(lexer.peek()) {
         return Ok(String::new());
@@ -91,7 +91,7 @@ fn parse_single_value(lexer: &mut Lexer<'_>) -> Result<String, LabelSelectorErro
     Ok(value.to_owned())
 }
 
-/// Values in parentheses, separated by commas; nothing before or behind a comma is the empty value.
+/// Parses values in parentheses, separated by commas; an omitted value is the empty one.
 fn parse_value_list(lexer: &mut Lexer<'_>) -> Result<Vec<String>, LabelSelectorError> {
     let token = lexer.next();
     if token != Token::OpeningParenthesis {

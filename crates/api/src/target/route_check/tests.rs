@@ -20,7 +20,7 @@ fn check_request(request: &str, scope: KindScope, verbs: &[Verb]) -> Result<(), 
     resource.check_route(scope, |verb| verbs.contains(&verb))
 }
 
-/// One request of many forms, and what becomes of it for a namespaced and for a cluster-scoped resource with these verbs.
+/// Checks one kind of request against a namespaced and a cluster-scoped resource with these verbs.
 #[track_caller]
 fn check(verbs: &[Verb], rows: &[(&str, &str, &str)]) {
     for &(request, namespaced, cluster) in rows {
@@ -162,7 +162,7 @@ fn empty_path_segments_count_as_segments() {
     );
 }
 
-/// What a real server answered to every path form and method, recorded as the file says.
+/// Compares with the responses of a real server to every path form and method, recorded in the file.
 #[test]
 fn routes_match_recorded_kube_apiserver() {
     let mut methods = Vec::new();

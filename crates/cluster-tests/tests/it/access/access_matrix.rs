@@ -1,7 +1,8 @@
-//! Every resource that discovery lists, every verb, form of path and kind of caller: 403 exactly if RBAC does not allow it.
+//! Access matrix: every discovered resource, verb, path form and caller gets 403 exactly if RBAC does not allow the
+//! request.
 //!
-//! What RBAC allows is computed from the objects by an evaluator of the test's own. Bodies are broken and names are of nothing, so
-//! that no request changes anything: what matters is only whether it gets as far as that.
+//! An independent evaluator computes what RBAC allows from the stored objects. Requests have broken bodies or names
+//! that do not exist, so that an allowed request fails later and changes nothing.
 
 mod evaluator;
 
@@ -23,14 +24,14 @@ const OTHER_NAMESPACE: &str = "elsewhere";
 /// The name that roles with `resourceNames` allow, and one that they do not.
 const ALLOWED_NAME: &str = "only";
 const OTHER_NAME: &str = "another";
-/// HTTP/2 connections, and requests under way on each: fewer than a server allows.
+/// HTTP/2 connections, and concurrent requests on each: below the server's limits.
 const CONNECTIONS: usize = 4;
 const IN_FLIGHT: usize = 32;
-/// Matches nothing, so that a deletion of all that match deletes nothing.
+/// Selector that matches no object, so that deletecollection deletes nothing.
 const MATCH_NOTHING: &str = "labelSelector=unskew.test%2Fmatrix%3Dnothing";
 const RBAC_PATH: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// A kind of caller: a user by its token, and whom it asks to act as.
+/// A caller: a user identified by its token, optionally impersonating another.
 #[derive(Clone, Copy, Debug)]
 struct TestCaller {
     user: &'static str,
@@ -54,24 +55,24 @@ const CALLERS: [TestCaller; 10] = [
     TestCaller { impersonated: Some("viewer"), ..test_caller("norights") },
 ];
 
-/// The callers of a case: some of them in turn, so that every resource meets every caller; in a soak all of them.
+/// Callers of a case: three in rotation, so that every resource meets every caller; all of them in a soak.
 fn callers_for_case(number: usize) -> Vec<TestCaller> {
     let turns: &[usize] = if tools::is_soak() { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] } else { &[0, 3, 7] };
     turns.iter().map(|turn| CALLERS[(number + turn) % CALLERS.len()]).collect()
 }
 
-/// Callers whose rights, but for those that every user has, are all in one namespace.
+/// Callers whose rights, besides those of every user, are limited to one namespace.
 fn namespace_callers(_number: usize) -> Vec<TestCaller> {
     vec![test_caller("nsadmin"), test_caller("nsowner")]
 }
 
-/// One request and what it is about.
+/// One request with its authorization attributes.
 #[derive(Clone, Debug)]
 struct AccessCase {
     method: Method,
     path: String,
     attributes: RequestAttributes,
-    /// Whether the resource is in no namespace, wherever the path puts it.
+    /// True if the resource is cluster-scoped, even if the path contains a namespace.
     is_cluster_scoped: bool,
 }
 
@@ -96,7 +97,7 @@ fn start_servers() -> ControlPlane<'static> {
     plane
 }
 
-/// Roles and bindings for all callers.
+/// Creates roles and bindings for all callers.
 async fn grant_all(admin: &Client) {
     let create = async |path: &str, object: Value| {
         let created = admin.create(path, &object).await;
@@ -148,13 +149,13 @@ async fn grant_all(admin: &Client) {
     }
 }
 
-/// Waits until a server has seen the last binding, and reads all of them.
+/// Waits until a server has seen the last binding, then reads all RBAC objects.
 async fn wait_and_read_rbac(admin: &Client, last: &Client) -> RbacObjects {
     wait_until(async || last.get(&format!("/api/v1/namespaces/{TEAM}/secrets")).await.status == 200).await;
     let list = async |path: &str| {
         let answer = admin.get(&format!("{RBAC_PATH}/{path}")).await;
         assert_eq!(answer.status, 200, "{path}");
-        answer.json()["items"].as_array().expect("it is a list").clone()
+        answer.json()["items"].as_array().expect("the response is a list").clone()
     };
     RbacObjects {
         cluster_roles: list("clusterroles").await,
@@ -164,7 +165,7 @@ async fn wait_and_read_rbac(admin: &Client, last: &Client) -> RbacObjects {
     }
 }
 
-/// Every resource that a server lists for the cluster, in the version that it prefers.
+/// All resources of the merged discovery document, each in its preferred version.
 async fn discover_resources(admin: &Client) -> Vec<MatrixResource> {
     let mut found: Vec<MatrixResource> = Vec::new();
     for path in ["/api", "/apis"] {
@@ -172,7 +173,7 @@ async fn discover_resources(admin: &Client) -> Vec<MatrixResource> {
             .send(admin.request_builder(Method::GET, path).header("accept", MERGED_DISCOVERY_ACCEPT), Bytes::new())
             .await
             .json();
-        for group in page["items"].as_array().expect("it lists groups") {
+        for group in page["items"].as_array().expect("the document lists groups") {
             for version in group["versions"].as_array().into_iter().flatten() {
                 for resource in version["resources"].as_array().into_iter().flatten() {
                     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -195,10 +196,10 @@ async fn discover_resources(admin: &Client) -> Vec<MatrixResource> {
     found
 }
 
-/// The requests about a resource.
+/// Returns the requests to test for a resource.
 fn cases_for_resource(resource: &MatrixResource) -> Vec<AccessCase> {
     let mut cases = Vec::new();
-    // One of these is the right form of a path, the other the wrong one; they mean the same to RBAC.
+    // One path form is valid for the scope of the resource, the other is not; RBAC checks both alike.
     for namespace in ["", TEAM] {
         let collection = RequestPath { resource, namespace, name: "", subresource: "" };
         cases.extend([
@@ -207,7 +208,7 @@ fn cases_for_resource(resource: &MatrixResource) -> Vec<AccessCase> {
             collection.new_case(Method::POST, "create", ""),
             collection.new_case(Method::DELETE, "deletecollection", MATCH_NOTHING),
         ]);
-        // A selector by name is a name to RBAC.
+        // RBAC treats a field selector on `metadata.name` as a name.
         let mut by_name =
             collection.new_case(Method::GET, "list", &format!("fieldSelector=metadata.name%3D{ALLOWED_NAME}"));
         by_name.attributes.name = ALLOWED_NAME.to_owned();
@@ -229,7 +230,7 @@ fn cases_for_resource(resource: &MatrixResource) -> Vec<AccessCase> {
     cases
 }
 
-/// A path and what it names.
+/// The parts of a request path.
 #[derive(Clone, Copy)]
 struct RequestPath<'a> {
     resource: &'a MatrixResource,
@@ -239,7 +240,7 @@ struct RequestPath<'a> {
 }
 
 impl RequestPath<'_> {
-    /// Every verb of one object, or of its subresource.
+    /// Returns a case for every verb on one object or its subresource.
     fn cases_of_all_verbs(&self) -> Vec<AccessCase> {
         let verbs = [
             (Method::GET, "get"),
@@ -266,7 +267,7 @@ impl RequestPath<'_> {
         if !query.is_empty() {
             path += &format!("?{query}");
         }
-        // A namespace is in itself.
+        // RBAC evaluates a request for a namespace in that namespace.
         let is_namespace = group.is_empty() && resource == "namespaces" && self.namespace.is_empty();
         let namespace = if is_namespace { self.name } else { self.namespace };
         let about = RequestAttributes {
@@ -284,7 +285,7 @@ impl RequestPath<'_> {
 async fn connect(client: &Client) -> SendRequest<Full<Bytes>> {
     let stream = client.tls_stream(Some(b"h2")).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-    #[expect(clippy::disallowed_methods, reason = "it ends with the connection, and tests do not outlive it")]
+    #[expect(clippy::disallowed_methods, reason = "the task ends with the connection")]
     tokio::spawn(connection);
     sender
 }
@@ -304,7 +305,7 @@ fn build_request(case: &AccessCase, caller: TestCaller) -> Request<Full<Bytes>> 
     builder.header("content-type", kind).body(Full::from(body)).unwrap()
 }
 
-/// Sends every case as every caller, and returns the statuses in order.
+/// Sends all cases and returns their status codes in order.
 async fn statuses(server: &Client, cases: &[(AccessCase, TestCaller)]) -> Vec<u16> {
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -313,7 +314,7 @@ async fn statuses(server: &Client, cases: &[(AccessCase, TestCaller)]) -> Vec<u1
     let sending = cases.iter().enumerate().map(|(number, (case, caller))| {
         let mut connection = connections[number % CONNECTIONS].clone();
         async move {
-            // The body is not read: a watch would not end.
+            // The body is not read, because a watch does not end.
             connection.send_request(build_request(case, *caller)).await.unwrap().status().as_u16()
         }
     });
@@ -333,14 +334,15 @@ fn is_allowed(rbac: &RbacObjects, case: &AccessCase, caller: TestCaller) -> bool
     rbac.allows(caller.user, &wish) && rbac.allows(target, &case.attributes)
 }
 
-/// What callers get at both servers; each serves what the other does not, and forwards that.
+/// Sends the cases to both servers, each of which forwards what only the other serves. Returns the RBAC objects and the
+/// status codes.
 fn responses_of_both_servers(
     callers_of: fn(usize) -> Vec<TestCaller>,
     is_wanted: fn(&AccessCase) -> bool,
 ) -> (RbacObjects, Vec<(AccessCase, TestCaller, u16)>) {
     let plane = start_servers();
     let admins = ["old", "new"].map(|name| plane.admin(name));
-    // Callers are known by their tokens, so that a connection shows no certificate.
+    // Callers use tokens, so the connection has no client certificate.
     let fronts = ["old", "new"].map(|name| plane.server(name).client_with(ClientCredentials::Anonymous));
     let last =
         ["old", "new"].map(|name| plane.server(name).client_with(ClientCredentials::Token("nsowner-token".to_owned())));
@@ -379,7 +381,7 @@ fn every_request_is_forbidden_exactly_if_rbac_does_not_allow_it() {
             wrong.push(format!("{caller:?} {} {}: {status}", case.method, case.path));
         }
     }
-    // A matrix of one colour would prove nothing.
+    // Both outcomes must be frequent, or the matrix proves nothing.
     let forbidden = answers.len() - allowed;
     assert!(allowed > 500 && forbidden > 500, "{allowed} allowed, {forbidden} forbidden");
     wrong.truncate(40);
@@ -389,7 +391,7 @@ fn every_request_is_forbidden_exactly_if_rbac_does_not_allow_it() {
 #[test]
 fn namespace_rights_never_reach_cluster_scoped_resources() {
     let (_, answers) = responses_of_both_servers(namespace_callers, |case| case.is_cluster_scoped);
-    // A namespace is in itself, and its administrators may read it.
+    // RBAC evaluates a request for a namespace in that namespace, so its administrators may read it.
     let is_own_namespace = |case: &AccessCase| case.path == format!("/api/v1/namespaces/{TEAM}");
     let reached = answers.iter().filter(|(case, _, status)| (200..300).contains(status) && !is_own_namespace(case));
     let reached: Vec<_> = reached

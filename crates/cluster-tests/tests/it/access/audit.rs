@@ -1,4 +1,4 @@
-//! Who did what, as the audit log has it.
+//! Audit log contents.
 
 use super::*;
 
@@ -73,10 +73,10 @@ fn audit_log_records_requests_at_the_policy_level() {
     assert_eq!(refused["user"]["username"], "kubernetes-admin");
     assert_eq!(refused["annotations"]["authorization.k8s.io/decision"], "forbid");
     assert_eq!(refused["responseStatus"]["reason"], "Forbidden");
-    let nobody = events.iter().find(|event| event["responseStatus"]["code"] == 401).unwrap();
-    assert_eq!((&nobody["stage"], &nobody["user"]), (&json!("ResponseStarted"), &json!({})));
+    let anonymous = events.iter().find(|event| event["responseStatus"]["code"] == 401).unwrap();
+    assert_eq!((&anonymous["stage"], &anonymous["user"]), (&json!("ResponseStarted"), &json!({})));
     assert_eq!(of("watch", "configmaps", "ResponseStarted")["responseStatus"]["code"], 200);
-    assert!(!events.iter().any(|event| event["requestURI"] == "/version"), "the policy does not want it");
+    assert!(!events.iter().any(|event| event["requestURI"] == "/version"), "the policy excludes /version");
 }
 
 #[test]

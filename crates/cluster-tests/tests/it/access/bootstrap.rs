@@ -1,4 +1,4 @@
-//! What is in a cluster from its first moment on, for pods, extension servers and schedulers.
+//! Objects that a new cluster holds from the start, for pods, extension API servers and schedulers.
 
 use super::*;
 
@@ -33,6 +33,6 @@ fn new_cluster_has_the_bootstrap_objects_of_kube_apiserver() {
     let new_port: u16 = again.address().rsplit_once(':').unwrap().1.parse().unwrap();
     block_on(async {
         let endpoints = again.admin().get("/api/v1/namespaces/default/endpoints/kubernetes").await.json();
-        assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], new_port, "they follow the server");
+        assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], new_port, "the endpoints follow the server's port");
     });
 }

@@ -1,11 +1,11 @@
-//! What a certificate says of its user, release by release.
+//! User attributes from client certificates, by release.
 
 use super::*;
 
-/// Kubernetes' own attribute of a subject: the uid of the user.
+/// OID of Kubernetes' subject attribute for the user's uid.
 const UID_OID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
 
-/// A client certificate of the server's own authority with a uid in its subject.
+/// Issues a client certificate of the server's CA with a uid in its subject.
 fn issue_with_uid(pki: &Path, name: &str, uid: &str) -> ClientCredentials {
     let authority = std::fs::read_to_string(pki.join("ca.key")).unwrap();
     let mut parameters = rcgen::CertificateParams::default();

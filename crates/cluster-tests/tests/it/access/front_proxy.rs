@@ -1,4 +1,4 @@
-//! Headers that name somebody count from a front proxy and from nobody else.
+//! Identity headers are accepted from a front proxy only.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const REMOTE_HEADERS: [(&str, &str); 6] = [
     ("X-Kubernetes-Peer-Proxied", "true"),
 ];
 
-/// The flags of a server that believes a front proxy of this authority.
+/// Flags of a server that trusts front proxies of this CA.
 fn front_proxy_flags(authority: &CertificateAuthority, more: &[&str]) -> Vec<String> {
     let ca = authority.certificate().display();
     let standard = [
@@ -42,8 +42,8 @@ fn remote_headers_are_trusted_from_front_proxies_only() {
             &authority.open_or_issue(name, name, None, &CertificateUsage::Client).unwrap(),
         ))
     };
-    let (front, other) = (proxy("front-proxy-client"), proxy("somebody-else"));
-    let (jane, nobody) = (
+    let (front, other) = (proxy("front-proxy-client"), proxy("another-name"));
+    let (jane, anonymous) = (
         server.client_with(issue_client_certificate(&server, "jane", None)),
         server.client_with(ClientCredentials::Anonymous),
     );
@@ -55,13 +55,24 @@ fn remote_headers_are_trusted_from_front_proxies_only() {
                 .json();
         let user = &full["status"]["userInfo"];
         assert_eq!((&user["uid"], &user["extra"]), (&json!("u-1"), &json!({"example.com/team": ["red"]})));
-        let anonymous = [("X-Remote-User", "system:anonymous"), ("X-Remote-Group", "system:unauthenticated")];
-        assert!(whoami(&front, &anonymous).await.starts_with("403 "), "anonymous stays anonymous");
+        let anonymous_user = [("X-Remote-User", "system:anonymous"), ("X-Remote-Group", "system:unauthenticated")];
+        assert!(whoami(&front, &anonymous_user).await.starts_with("403 "), "anonymous stays anonymous");
 
         assert_eq!(whoami(&jane, &REMOTE_HEADERS).await, "jane [system:authenticated]");
-        assert!(whoami(&nobody, &REMOTE_HEADERS).await.contains("system:anonymous"), "and may not ask");
-        assert_eq!(whoami(&other, &REMOTE_HEADERS).await, "401 Unauthorized", "its name is not in the list");
-        assert_eq!(whoami(&front, &[]).await, "401 Unauthorized", "it speaks for nobody and is no user itself");
+        assert!(
+            whoami(&anonymous, &REMOTE_HEADERS).await.contains("system:anonymous"),
+            "anonymous may not create the review"
+        );
+        assert_eq!(
+            whoami(&other, &REMOTE_HEADERS).await,
+            "401 Unauthorized",
+            "the name is not in --requestheader-allowed-names"
+        );
+        assert_eq!(
+            whoami(&front, &[]).await,
+            "401 Unauthorized",
+            "a front proxy without identity headers is not a user"
+        );
     });
 }
 
@@ -79,8 +90,8 @@ fn valid_token_authenticates_despite_invalid_certificate() {
         assert_eq!(whoami(&mallory, &[("authorization", "Bearer secret")]).await, "alice [system:authenticated]");
         assert_eq!(whoami(&mallory, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
         assert_eq!(whoami(&mallory, &[]).await, "401 Unauthorized");
-        let nobody = server.client_with(ClientCredentials::Anonymous);
-        assert_eq!(whoami(&nobody, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
+        let anonymous = server.client_with(ClientCredentials::Anonymous);
+        assert_eq!(whoami(&anonymous, &[("authorization", "Bearer wrong")]).await, "401 Unauthorized");
     });
 }
 

@@ -1,4 +1,4 @@
-//! Acting as somebody else needs a permission for every part of that identity.
+//! Impersonation needs a permission for each attribute of the impersonated identity.
 
 use super::*;
 
@@ -38,8 +38,8 @@ fn impersonation_requires_permission_for_each_attribute() {
             let why = format!(r#"User "jane" cannot impersonate resource "{resource}""#);
             assert!(refused.starts_with("403 ") && refused.contains(&why), "{header}: {refused}");
         }
-        let nobody = whoami(&jane, &[("Impersonate-Group", "devs")]).await;
-        assert_eq!(nobody, "400 requested [{Group  devs    }] without impersonating a user");
+        let anonymous = whoami(&jane, &[("Impersonate-Group", "devs")]).await;
+        assert_eq!(anonymous, "400 requested [{Group  devs    }] without impersonating a user");
     });
 }
 

@@ -1,4 +1,4 @@
-//! What kubectl asks about access.
+//! kubectl commands about tokens and access.
 
 use cluster_tests::tools::{is_skipped, kubectl};
 
@@ -17,7 +17,7 @@ fn kubectl_creates_a_token_that_authenticates() {
     run(&["create", "clusterrolebinding", "builder", "--clusterrole=view", "--serviceaccount=default:builder"]);
     let token = run(&["create", "token", "builder", "--duration=20m"]);
     let token = format!("--token={}", token.trim());
-    // With the certificate of the kubeconfig the token would not be needed.
+    // The kubeconfig's client certificate would take precedence over the token.
     let bare = kubeconfig.with_file_name("bare.kubeconfig");
     let ca = server.pki().join("ca.crt");
     let cluster = json!({"server": format!("https://{}", server.address()), "certificate-authority": ca});
@@ -40,7 +40,10 @@ fn kubectl_creates_a_token_that_authenticates() {
     run(&["delete", "serviceaccount", "builder"]);
     let started = Instant::now();
     while kubectl(&bare, &[&token, "version"]).code == Some(0) {
-        assert!(started.elapsed() < Duration::from_secs(30), "the token of a deleted account is still good");
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "the token of a deleted service account is still accepted"
+        );
     }
 }
 

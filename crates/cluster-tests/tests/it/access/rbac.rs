@@ -1,4 +1,4 @@
-//! Roles and bindings: nobody grants more than they have, and what is taken away is gone everywhere.
+//! Roles and bindings: privilege escalation, validation, revocation and aggregation.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn rbac_prevents_privilege_escalation() {
              is attempting to grant RBAC permissions not currently held:\n\
              {APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"delete\"]}"
         );
-        assert_eq!(jane.create(roles, &role("get")).await.status, 201, "what she has she may grant");
+        assert_eq!(jane.create(roles, &role("get")).await.status, 201, "a user may grant rights that they hold");
         let path = format!("{roles}/r");
         assert_eq!(jane.update(&path, &role("delete")).await.status, 403);
         let patch = r#"[{"op":"add","path":"/rules/0/verbs/-","value":"list"}]"#;

@@ -1,4 +1,4 @@
-//! Requests whose client disconnects: each ends in exactly one audit event, and releases its in-flight seat.
+//! Requests whose client disconnects: each ends in exactly one audit event and releases its in-flight seat.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ impl AuditedServer {
         Self { server: Server::start(dir, store, &[&flags[0], &flags[1]]), audit_log: log }
     }
 
-    /// The stages of a request so far, with the code of each that has one.
+    /// Audit stages of a request so far, with their status codes.
     fn audited_stages(&self, id: &str) -> Vec<String> {
         read_stages(&self.audit_log, id)
     }
@@ -71,7 +71,7 @@ impl AuditedServer {
     async fn connect_http2(&self) -> AuditedRequestSender {
         let stream = TokioIo::new(self.server.admin().tls_stream(Some(b"h2")).await.unwrap());
         let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-        #[expect(clippy::disallowed_methods, reason = "it ends with the connection, and the test outlives neither")]
+        #[expect(clippy::disallowed_methods, reason = "the task ends with the connection")]
         tokio::spawn(connection);
         sender
     }
@@ -85,7 +85,8 @@ impl AuditedServer {
             .header("content-type", "application/json")
     }
 
-    /// Sends a request, waits until the server has let it in, and resets its stream. Returns after the server has seen that.
+    /// Sends a request, waits until the server has received it, and resets its stream. Returns once the server has seen
+    /// the reset.
     async fn send_and_reset(
         &self,
         sender: &mut AuditedRequestSender,
@@ -94,10 +95,10 @@ impl AuditedServer {
         let id = request.headers()["audit-id"].to_str().unwrap().to_owned();
         let sending = Box::pin(sender.send_request(request));
         match select(sending, Box::pin(self.wait_until_received(&id))).await {
-            Either::Left((answer, _)) => panic!("{id} was answered: {answer:?}"),
+            Either::Left((answer, _)) => panic!("{id} got a response: {answer:?}"),
             Either::Right(((), sending)) => drop(sending),
         }
-        // Frames of one connection are read in order: the reset was seen before this is answered.
+        // Frames of one connection are read in order: the server sees the reset before it responds to this.
         let next = self.request(Method::GET, "/version", "next").body(full_body("")).unwrap();
         assert_eq!(sender.send_request(next).await.unwrap().status(), 200);
     }
@@ -123,7 +124,7 @@ fn full_body(text: &str) -> BoxBody<Bytes, Infallible> {
     Full::new(Bytes::from(text.to_owned())).boxed()
 }
 
-/// The beginning of a body whose rest never comes.
+/// A body whose end never arrives.
 fn unfinished_body() -> BoxBody<Bytes, Infallible> {
     let beginning = futures_util::stream::once(async { Ok(Frame::data(Bytes::from_static(b"{\"metadata\":"))) });
     BodyExt::boxed(StreamBody::new(beginning.chain(futures_util::stream::pending())))
@@ -242,10 +243,10 @@ fn request_that_outlasts_the_server_ends_in_one_audit_event() {
         let upload = audited.request(Method::POST, CONFIG_MAPS_PATH, "upload").body(unfinished_body()).unwrap();
         let upload = Box::pin(sender.send_request(upload));
         let Either::Right(((), upload)) = select(upload, Box::pin(audited.wait_until_received("upload"))).await else {
-            panic!("an unfinished upload was answered");
+            panic!("an unfinished upload got a response");
         };
         let stopping = tokio::task::spawn_blocking(move || audited.server.stop());
-        // The client goes on living, and sends nothing more.
+        // The client stays connected and sends nothing more.
         assert_eq!(stopping.await.unwrap(), Some(0));
         drop((watch, upload));
     });

@@ -1,4 +1,4 @@
-//! Questions about access, posted as objects.
+//! Access reviews.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn access_reviews_agree_with_authorization() {
         let found = json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["configmaps"]});
         assert!(rules["status"]["resourceRules"].as_array().unwrap().contains(&found), "{rules}");
         let refused = jane.create(&format!("{AUTHORIZATION_PATH}/subjectaccessreviews"), &of_jane).await;
-        assert_eq!(refused.status, 403, "only about themselves may everybody ask");
+        assert_eq!(refused.status, 403, "only self reviews are open to every user");
     });
 }
 

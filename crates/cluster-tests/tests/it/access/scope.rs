@@ -1,4 +1,4 @@
-//! Rights in a namespace end at the namespace: on the server that is asked, and on the peer that it forwards to.
+//! Rights in a namespace do not extend beyond it, on the receiving server and on the peer it forwards to.
 
 use cluster_tests::ControlPlane;
 use cluster_tests::wait::wait_within;
@@ -9,7 +9,7 @@ use crate::peers::{CLASSES_PATH, DEPLOYMENTS_PATH, NEW_FLAGS, OLD_FLAGS, volume_
 const NOT_FOUND_RESPONSE: &str = "404 the server could not find the requested resource";
 const NOT_ALLOWED_RESPONSE: &str = "405 the server does not allow this method on the requested resource";
 
-/// Requests on cluster-scoped resources with a namespace in the path.
+/// Requests for cluster-scoped resources with a namespace in the path.
 const CLUSTER_SCOPED_REQUESTS: [&str; 12] = [
     "GET /api/v1/namespaces/a/nodes",
     "GET /api/v1/namespaces/a/nodes?watch=true",
@@ -38,7 +38,7 @@ async fn send_with(client: &Client, request: &str, headers: &[(&str, &str)], bod
     client.send(builder, Bytes::from(body.to_string())).await
 }
 
-/// Makes the namespace `a`, where the user `bound-<role>` gets the rules of the role, and the namespace `victim`.
+/// Creates the namespaces `a` and `victim`, and binds the role to the user `bound-<role>` in `a`.
 async fn bind_role_in_namespace_a(admin: &Client, user: &Client, role: &str) {
     let binding = json!({
         "metadata": {"name": role},
@@ -84,7 +84,7 @@ fn namespace_rights_do_not_reach_cluster_scoped_resources() {
             assert_eq!(send(&user, "GET /api/v1/namespaces/a/configmaps").await.status, 200, "{role}");
             assert_eq!(send(&user, "GET /api/v1/nodes").await.status, 403, "{role}");
         }
-        // The paths of the namespace itself are in it.
+        // Paths of the namespace itself count as inside it.
         let user = server.client_with(issue_client_certificate(&server, "bound-everything", None));
         assert_eq!(send(&user, "GET /api/v1/namespaces/a").await.status, 200);
         assert_eq!(send(&user, "GET /api/v1/namespaces/a/status").await.status, 200);
@@ -156,7 +156,7 @@ fn peers_reject_route_mismatch_of_resource_of_another_release() {
     plane.start("old", &OLD_FLAGS);
     plane.start("new", &NEW_FLAGS);
     let [old, new] = ["old", "new"].map(|name| plane.admin(name));
-    wait_within(Duration::from_secs(2), "the servers know of each other", async || {
+    wait_within(Duration::from_secs(2), "the servers discover each other", async || {
         let statuses = [old.get(CLASSES_PATH).await.status, new.get(DEPLOYMENTS_PATH).await.status];
         if statuses.iter().all(http::StatusCode::is_success) { Ok(()) } else { Err(format!("{statuses:?}")) }
     });
@@ -169,7 +169,7 @@ fn peers_reject_route_mismatch_of_resource_of_another_release() {
         assert_eq!(
             old.create(CLASSES_PATH, &volume_attributes_class("gold")).await.status,
             201,
-            "through a server that does not have it"
+            "through a server that does not serve the resource"
         );
         let forwarded = async |client: &Client| {
             let page = String::from_utf8_lossy(&client.get("/metrics").await.body).into_owned();
@@ -193,7 +193,7 @@ fn peers_reject_route_mismatch_of_resource_of_another_release() {
             assert_eq!(send(client, &request).await.summary(), expected, "{request}");
         }
         assert_eq!(before, [forwarded(&old).await, forwarded(&new).await], "none of these is forwarded");
-        // A request that another server forwards nevertheless is refused by the same rule.
+        // The receiving peer applies the same rule to a request that another server forwards nevertheless.
         let pki = plane.server("new").pki();
         let [certificate, key] = ["crt", "key"].map(|ending| pki.join(format!("front-proxy-client.{ending}")));
         let proxy = plane.server("new").client_with(ClientCredentials::Certificate { certificate, key });
@@ -206,7 +206,8 @@ fn peers_reject_route_mismatch_of_resource_of_another_release() {
     });
 }
 
-/// An update of a lease or event that is absent, and what a user with these rules in the namespace `a` is told.
+/// Checks that PUT of an absent object (lease or event) needs the right to create, for a user with rights in namespace
+/// `a`.
 async fn check_put_that_creates(admin: &Client, user: &Client, resource: (&str, &str), object: impl Fn(&str) -> Value) {
     let (group, plural) = resource;
     let rules = json!([
@@ -229,7 +230,7 @@ async fn check_put_that_creates(admin: &Client, user: &Client, resource: (&str, 
     assert_eq!(admin.get(&path("other")).await.status, 404, "nothing was created");
     let allowed = user.update(&path("allowed"), &object("allowed")).await;
     assert_eq!(allowed.status, 201, "{}", allowed.summary());
-    // What is there may be updated.
+    // The right to update is enough for an existing object.
     assert_eq!(admin.update(&path("other"), &object("other")).await.status, 201);
     let mut wanted = user.get(&path("other")).await.json();
     wanted["metadata"]["labels"] = json!({"by": "puts"});
@@ -252,7 +253,7 @@ fn put_that_creates_on_a_peer_needs_the_right_to_create() {
     plane.start("with", &["--emulated-version=1.33"]);
     plane.start("without", &["--emulated-version=1.36", "--runtime-config=events.k8s.io/v1=false"]);
     let admin = plane.admin("without");
-    wait_within(Duration::from_secs(2), "the servers know of each other", async || {
+    wait_within(Duration::from_secs(2), "the servers discover each other", async || {
         let answer = admin.get("/apis/events.k8s.io/v1/events").await;
         if answer.status == 200 { Ok(()) } else { Err(answer.summary()) }
     });

@@ -1,4 +1,4 @@
-//! Requests for certificates: who asks is the server's word, and whoever approves must be allowed to.
+//! CertificateSigningRequests: the server records the requester, and approval needs a permission.
 
 use cluster_tests::tools::{is_skipped, kubectl};
 
@@ -29,7 +29,7 @@ fn csr_records_the_requester_and_requires_approve_permission() {
         let mut changed = created.clone();
         changed["spec"]["username"] = json!("root");
         changed["spec"]["request"] = json!("eQ==");
-        assert_eq!(jane.update(&one, &changed).await.json()["spec"], created["spec"], "nothing of it changes");
+        assert_eq!(jane.update(&one, &changed).await.json()["spec"], created["spec"], "the spec is immutable");
 
         let mut approved = jane.get(&one).await.json();
         approved["status"] = json!({"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]});

@@ -1,4 +1,4 @@
-//! Tokens: of a file, and of service accounts, with which they live and die.
+//! Tokens: from a token file, and of service accounts, which end with their account or bound object.
 
 use super::*;
 
@@ -26,12 +26,16 @@ fn service_account_token_is_valid_until_the_account_is_deleted() {
             let expected = "system:serviceaccount:default:builder \
                             [system:serviceaccounts system:serviceaccounts:default system:authenticated]";
             assert_eq!(whoami(&builder, &[]).await, expected);
-            assert_eq!(builder.get(CONFIG_MAPS_PATH).await.status, 403, "it has no rights yet");
+            assert_eq!(builder.get(CONFIG_MAPS_PATH).await.status, 403, "the account has no rights yet");
             admin.delete(&format!("{SERVICE_ACCOUNTS_PATH}/builder")).await;
             let took = wait_until(async || builder.get("/version").await.status == 401).await;
             println!("refused {took:?} after the account was deleted");
             create_service_account(&admin, "builder").await;
-            assert_eq!(whoami(&builder, &[]).await, "401 Unauthorized", "another account of the same name");
+            assert_eq!(
+                whoami(&builder, &[]).await,
+                "401 Unauthorized",
+                "a new account of the same name has another uid"
+            );
         });
     });
 }

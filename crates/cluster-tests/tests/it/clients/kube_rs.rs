@@ -12,7 +12,7 @@ use kube::{Api, Client as KubeClient, Config};
 
 use crate::*;
 
-/// A hanging watch must not hang the run.
+/// Prevents a hanging watch from hanging the test run.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn connect(server: &Server) -> KubeClient {
@@ -63,7 +63,7 @@ fn reflector_sees_changes_with_and_without_streaming_list() {
     for_each_store(|server| {
         for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
             let following = async { tokio::time::timeout(WATCH_TIMEOUT, check_reflector(server, config)).await };
-            block_on(following).expect("the reflector sees it in time");
+            block_on(following).expect("the reflector sees the changes in time");
         }
     });
 }

@@ -46,7 +46,7 @@ assert apps.replace_namespaced_deployment("web", "py", deployment).metadata.gene
 apps.delete_namespaced_deployment("web", "py")
 try:
     apps.read_namespaced_deployment("web", "py")
-    raise SystemExit("it should be gone")
+    raise SystemExit("the object still exists")
 except client.ApiException as error:
     assert error.status == 404, error
 print("done")

@@ -1,4 +1,4 @@
-//! Kubernetes' documented behaviours of garbage collection, one by one.
+//! Garbage collection as Kubernetes documents it.
 
 use super::*;
 
@@ -10,7 +10,10 @@ fn background_deletion_removes_the_whole_tree() {
         create_owned(&client, "grandchild", &[owner_reference("child", &child)]).await;
         create_owned(&client, "other", &[]).await;
         delete_with_propagation(&client, &config_map_path("root"), "Background").await;
-        assert!(!object_exists(&client, &config_map_path("root")).await, "it goes at once");
+        assert!(
+            !object_exists(&client, &config_map_path("root")).await,
+            "background deletion removes the owner at once"
+        );
         wait_until_deleted(&client, &config_map_path("child")).await;
         wait_until_deleted(&client, &config_map_path("grandchild")).await;
         assert!(object_exists(&client, &config_map_path("other")).await);
@@ -28,7 +31,7 @@ fn foreground_deletion_removes_blocking_dependents_first() {
         create_owned(&client, "free", &[owner_reference("root", &root)]).await;
         delete_with_propagation(&client, &config_map_path("root"), "Foreground").await;
         wait_until_deleted(&client, &config_map_path("free")).await;
-        eventually("the child is asked to go", async || {
+        eventually("the child is being deleted", async || {
             let child = client.get(&config_map_path("child")).await.json();
             let marked = child["metadata"]["deletionTimestamp"].is_string();
             if marked { Ok(()) } else { Err(child.to_string()) }
@@ -38,7 +41,7 @@ fn foreground_deletion_removes_blocking_dependents_first() {
         assert_eq!(
             waiting["metadata"]["finalizers"],
             json!(["foregroundDeletion"]),
-            "it waits for the child: {waiting}"
+            "the owner waits for the child: {waiting}"
         );
         merge_patch(&client, &config_map_path("child"), &json!({"metadata": {"finalizers": null}})).await;
         wait_until_deleted(&client, &config_map_path("child")).await;
@@ -74,7 +77,7 @@ fn dependent_is_kept_while_one_of_its_owners_exists() {
         create_owned(&client, "child", &[owner_reference("a", &a), owner_reference("b", &b)]).await;
         wait_for_collector(&client, "mark").await;
         delete_with_propagation(&client, &config_map_path("a"), "Background").await;
-        eventually("the absent owner is struck", async || {
+        eventually("the absent owner is removed from the references", async || {
             let owners = client.get(&config_map_path("child")).await.json()["metadata"]["ownerReferences"].clone();
             if owners == json!([owner_reference("b", &b)]) { Ok(()) } else { Err(owners.to_string()) }
         })
@@ -87,7 +90,7 @@ fn dependent_is_kept_while_one_of_its_owners_exists() {
 #[test]
 fn dependent_of_missing_or_recreated_owner_is_deleted() {
     with_controllers_on_sqlite(async |client| {
-        create_owned(&client, "dangling", &[owner_reference("nobody", "00000000-0000-0000-0000-000000000000")]).await;
+        create_owned(&client, "dangling", &[owner_reference("absent", "00000000-0000-0000-0000-000000000000")]).await;
         wait_until_deleted(&client, &config_map_path("dangling")).await;
         let first = create_object(&client, CONFIG_MAPS_PATH, &config_map("reborn")).await;
         client.delete(&config_map_path("reborn")).await;
@@ -127,13 +130,13 @@ fn ownership_cycle_is_kept_until_a_member_is_deleted() {
 fn dependents_of_an_unserved_owner_kind_are_kept() {
     with_controllers_on_sqlite(async |client| {
         let unknown = json!({"apiVersion": "example.com/v1", "kind": "Planet", "name": "p", "uid": "u"});
-        create_owned(&client, "child", &[unknown.clone(), owner_reference("nobody", "n")]).await;
+        create_owned(&client, "child", &[unknown.clone(), owner_reference("absent", "n")]).await;
         wait_for_collector(&client, "mark").await;
         let child = client.get(&config_map_path("child")).await.json();
         assert_eq!(
             child["metadata"]["ownerReferences"],
-            json!([unknown, owner_reference("nobody", "n")]),
-            "it is left alone"
+            json!([unknown, owner_reference("absent", "n")]),
+            "the dependent is kept"
         );
     });
 }
@@ -145,7 +148,7 @@ fn cross_namespace_owner_reference_is_invalid_and_reported() {
         let far = create_object(&client, "/api/v1/namespaces/elsewhere/configmaps", &config_map("far")).await;
         create_owned(&client, "child", &[owner_reference("far", &far)]).await;
         wait_until_deleted(&client, &config_map_path("child")).await;
-        eventually("it is told", async || {
+        eventually("an event is recorded", async || {
             let events = client.get("/api/v1/namespaces/default/events").await.json();
             let told = events["items"].as_array().unwrap().iter().any(|event| {
                 event["reason"] == "OwnerRefInvalidNamespace"
@@ -155,7 +158,7 @@ fn cross_namespace_owner_reference_is_invalid_and_reported() {
             if told { Ok(()) } else { Err(events.to_string()) }
         })
         .await;
-        // A cluster-scoped object cannot be owned by a namespaced one, and is not collected.
+        // A namespaced object cannot own a cluster-scoped one; the latter is not collected.
         let mut class = json!({"metadata": {"name": "quick"}, "value": 1});
         class["metadata"]["ownerReferences"] = json!([owner_reference("far", &far)]);
         let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";

@@ -1,4 +1,4 @@
-//! Who runs the controllers, which of them, and what they cost.
+//! Leader election, selection and idle cost of the controllers.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ fn second_server_becomes_leader_when_the_first_stops() {
     }
     let [a, b] = ["a", "b"].map(|name| plane.admin(name));
     let leads = async || [metric_value(&a, LEADER_METRIC).await, metric_value(&b, LEADER_METRIC).await];
-    block_on(eventually("one of them leads", async || match leads().await {
+    block_on(eventually("one of the servers leads", async || match leads().await {
         [0, 1] | [1, 0] => Ok(()),
         other => Err(format!("{other:?}")),
     }));
@@ -25,7 +25,7 @@ fn second_server_becomes_leader_when_the_first_stops() {
     plane.stop(first);
     let client = plane.admin(second);
     block_on(async {
-        eventually("the other one leads", async || match metric_value(&client, LEADER_METRIC).await {
+        eventually("the other server leads", async || match metric_value(&client, LEADER_METRIC).await {
             1 => Ok(()),
             other => Err(other.to_string()),
         })
@@ -44,17 +44,17 @@ fn disabled_controllers_do_not_run() {
         client.delete("/api/v1/namespaces/shop").await;
         wait_for_collector(&client, "mark").await;
         let namespace = client.get("/api/v1/namespaces/shop").await.json();
-        assert_eq!(namespace["status"], json!({"phase": "Terminating"}), "nobody has looked at it");
+        assert_eq!(namespace["status"], json!({"phase": "Terminating"}), "no namespace controller runs");
     });
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), TestStore::Sqlite, &["--controllers=*,-garbagecollector"]);
     let client = server.admin();
     block_on(async {
-        create_owned(&client, "child", &[owner_reference("nobody", "n")]).await;
+        create_owned(&client, "child", &[owner_reference("absent", "n")]).await;
         create_namespace(&client, "shop").await;
         client.delete("/api/v1/namespaces/shop").await;
         wait_until_deleted(&client, "/api/v1/namespaces/shop").await;
-        assert!(object_exists(&client, &config_map_path("child")).await, "nobody collects it");
+        assert!(object_exists(&client, &config_map_path("child")).await, "no garbage collector runs");
     });
 }
 
@@ -78,18 +78,18 @@ fn controllers_work_with_external_serving_certificates() {
             create_namespace(&client, "shop").await;
             client.delete("/api/v1/namespaces/shop").await;
             wait_until_deleted(&client, "/api/v1/namespaces/shop").await;
-            eventually("the account is there", async || {
+            eventually("the default service account exists", async || {
                 let account = client.get("/api/v1/namespaces/default/serviceaccounts/default").await;
                 if account.status == StatusCode::OK { Ok(()) } else { Err(account.summary()) }
             })
             .await;
             if is_published {
-                eventually("the authority is there", async || {
+                eventually("the root CA ConfigMap exists", async || {
                     if object_exists(&client, authority).await { Ok(()) } else { Err("not yet".to_owned()) }
                 })
                 .await;
             } else {
-                assert!(!object_exists(&client, authority).await, "nobody knows it");
+                assert!(!object_exists(&client, authority).await, "no root CA is known");
             }
         });
     }
@@ -112,13 +112,13 @@ fn idle_controllers_send_only_lease_renewals() {
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/unskew-garbage-collector-controller";
     block_on(async {
         wait_for_collector(&client, "mark").await;
-        eventually("every namespace is furnished", async || {
+        eventually("every namespace has its default objects", async || {
             let path = "/api/v1/namespaces/kube-node-lease/configmaps/kube-root-ca.crt";
             if object_exists(&client, path).await { Ok(()) } else { Err("not yet".to_owned()) }
         })
         .await;
         let renewed = async || client.get(lease).await.json()["spec"]["renewTime"].clone();
-        // Signs that discovery changed are followed up within a second or two; renewals are the clock.
+        // Hints that discovery changed are processed within a second or two; lease renewals serve as the clock.
         for _ in 0..2 {
             let before = renewed().await;
             eventually("the lease is renewed", async || {
@@ -149,7 +149,7 @@ fn idle_controllers_send_only_lease_renewals() {
     });
 }
 
-/// How long it takes on an idle machine is a row of `cargo xtask bench controllers`.
+/// `cargo xtask bench controllers` measures the duration on an idle machine.
 #[test]
 fn many_full_namespaces_are_deleted_concurrently() {
     let (namespaces, objects) = if tools::is_soak() { (200, 50) } else { (10, 10) };
@@ -170,7 +170,7 @@ fn many_full_namespaces_are_deleted_concurrently() {
         for namespace in 0..namespaces {
             client.delete(&format!("/api/v1/namespaces/n-{namespace}")).await;
         }
-        eventually("all are gone", async || {
+        eventually("all namespaces are gone", async || {
             let list = client.get("/api/v1/namespaces").await.json();
             let left = list["items"]
                 .as_array()

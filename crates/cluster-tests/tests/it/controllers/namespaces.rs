@@ -1,4 +1,4 @@
-//! The life and end of namespaces.
+//! Namespace lifecycle.
 
 use cluster_tests::tools;
 
@@ -100,7 +100,7 @@ fn objects_created_during_namespace_deletion_are_removed() {
         create_object(&client, "/api/v1/namespaces/shop/configmaps", &held).await;
         client.delete(SHOP).await;
         wait_for_condition(&client, "shop", "NamespaceContentRemaining", "True", "configmaps").await;
-        // A PUT creates leases; if it is let through, what it made must go too.
+        // A PUT may create a lease in a terminating namespace; such a lease must be deleted too.
         for number in 0..20 {
             let lease = json!({"metadata": {"name": format!("late-{number}")}, "spec": {}});
             let path = format!("/apis/coordination.k8s.io/v1/namespaces/shop/leases/late-{number}");
@@ -128,7 +128,7 @@ fn concurrent_creates_leave_nothing_in_a_deleted_namespace() {
         let path = format!("{NAMESPACES}/{name}");
         block_on(async {
             create_namespace(&a, &name).await;
-            // Through the other server, which hears of the end a moment later.
+            // Creates through the other server, which sees the deletion slightly later.
             let fill = async |creator: usize| {
                 for number in 0.. {
                     let map = config_map(&format!("m-{creator}-{number}"));
@@ -139,7 +139,7 @@ fn concurrent_creates_leave_nothing_in_a_deleted_namespace() {
                 }
             };
             let end = async {
-                eventually("it is being filled", async || {
+                eventually("the namespace is being filled", async || {
                     let maps = a.get(&format!("{path}/configmaps")).await.json();
                     let count = maps["items"].as_array().map_or(0, Vec::len);
                     if count > 5 { Ok(()) } else { Err(count.to_string()) }
@@ -197,7 +197,7 @@ fn every_namespace_has_default_account_and_root_ca() {
             let pem = client.get(&authority).await.json()["data"]["ca.crt"].as_str().unwrap().to_owned();
             assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
             merge_patch(&client, &authority, &json!({"data": {"ca.crt": "forged"}})).await;
-            eventually("the authority is put right", async || {
+            eventually("the root CA ConfigMap is restored", async || {
                 let found = client.get(&authority).await.json()["data"]["ca.crt"].clone();
                 if found == pem { Ok(()) } else { Err(found.to_string()) }
             })
@@ -209,7 +209,7 @@ fn every_namespace_has_default_account_and_root_ca() {
 }
 
 async fn wait_until_exists(client: &Client, path: &str) {
-    eventually(&format!("{path} is there"), async || {
+    eventually(&format!("{path} exists"), async || {
         let answer = client.get(path).await;
         if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.summary()) }
     })

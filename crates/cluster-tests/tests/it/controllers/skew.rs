@@ -1,13 +1,14 @@
-//! The two user stories of KEP-4020: controllers at a server that lacks what another has.
+//! The two user stories of KEP-4020: controllers on a server that lacks resources of another.
 //!
-//! Jobs are served by one of three servers alone, and the controllers run at those that lack them. Whatever happens to that one
-//! server, no live object is deleted and no namespace goes while storage holds something of it, which is looked up below the servers.
+//! Only one of three servers serves jobs, and the controllers run on the others. Whatever happens to that server, no
+//! live object is deleted, and no namespace is removed while the store holds objects of it, which the tests check
+//! directly.
 
 use super::*;
 
-/// Servers that do not know of jobs, and run the controllers.
+/// Flags of servers that run the controllers and do not serve jobs.
 const WITHOUT_JOBS: [&str; 3] = [ALL_CONTROLLERS, "--runtime-config=batch/v1=false", "--peer-endpoint-ttl=3s"];
-/// The one that knows.
+/// Flags of the server that serves jobs.
 const WITH_JOBS: [&str; 2] = ["--controllers=", "--peer-endpoint-ttl=3s"];
 const PEER_PROXY_GATE_OFF: &str = "--feature-gates=UnknownVersionInteroperabilityProxy=false";
 
@@ -30,7 +31,8 @@ fn holds_job(keys: &[String]) -> bool {
     keys.iter().any(|key| key.contains("/jobs/"))
 }
 
-/// Two servers without jobs and one with, and a namespace with a job and a ConfigMap that it owns; the job's uid.
+/// Starts two servers without jobs and one with, and creates a namespace with a job and a ConfigMap that it owns.
+/// Returns the job's uid.
 #[track_caller]
 fn start_servers_with_and_without_jobs<'a>(store: TestStore<'a>, flags: &[&str]) -> (ControlPlane<'a>, Client, String) {
     let mut plane = ControlPlane::new(store);
@@ -49,7 +51,7 @@ fn start_servers_with_and_without_jobs<'a>(store: TestStore<'a>, flags: &[&str])
     (plane, old, uid)
 }
 
-/// What happens to the server with jobs.
+/// Outage of the server with jobs.
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     Killed,
@@ -104,7 +106,7 @@ fn namespace_is_kept_while_the_only_server_of_a_resource_is_down() {
             assert_eq!(condition["reason"], "DiscoveryFailed", "{outage:?}: {condition}");
             assert_eq!(old.get(SHOP).await.json()["status"]["phase"], "Terminating");
         });
-        assert!(holds_job(&stored_keys(&plane, "shop")), "{outage:?}: the job is in storage, and nobody can reach it");
+        assert!(holds_job(&stored_keys(&plane, "shop")), "{outage:?}: the job is stored, and no server reaches it");
         outage.end(&mut plane);
         block_on(wait_until_deleted(&old, SHOP));
         assert_eq!(stored_keys(&plane, "shop"), Vec::<String>::new(), "{outage:?}: nothing is left behind");
@@ -117,12 +119,12 @@ fn dependents_are_kept_while_the_only_server_of_their_owner_is_down() {
         let (mut plane, old, uid) = start_servers_with_and_without_jobs(TestStore::Sqlite, &[]);
         let two = create_config_map_with_two_owners(&old, &uid);
         outage.begin(&mut plane);
-        // One owner goes, so the collector must look at the other, which nobody can reach.
+        // One owner is deleted, so the collector must check the other one, which no reachable server serves.
         block_on(async {
             old.delete(&format!("{SHOP_MAPS}/near")).await;
             wait_for_collector(&old, "mark").await;
         });
-        // A collector that starts now knows nothing of jobs but what storage says.
+        // A restarted collector knows about jobs only from the store.
         plane.kill("old-1");
         plane.kill("old-2");
         plane.start("old-1", &WITHOUT_JOBS);
@@ -132,16 +134,16 @@ fn dependents_are_kept_while_the_only_server_of_their_owner_is_down() {
             for name in ["of-the-sale", "of-two"] {
                 assert!(
                     object_exists(&old, &format!("{SHOP_MAPS}/{name}")).await,
-                    "{outage:?}: {name}: its owner lives"
+                    "{outage:?}: {name}: the owner exists"
                 );
             }
             let owners = old.get(&format!("{SHOP_MAPS}/of-two")).await.json()["metadata"]["ownerReferences"].clone();
-            assert_eq!(owners, two, "{outage:?}: nothing is struck while one owner is out of reach");
+            assert_eq!(owners, two, "{outage:?}: references stay while an owner is unreachable");
         });
         outage.end(&mut plane);
         block_on(async {
             wait_until_jobs_are_served(&old).await;
-            eventually("the absent owner is struck", async || {
+            eventually("the absent owner is removed from the references", async || {
                 let map = old.get(&format!("{SHOP_MAPS}/of-two")).await.json();
                 let owners = &map["metadata"]["ownerReferences"];
                 if *owners == json!([owned_by_job("sale", &uid)]) { Ok(()) } else { Err(map.to_string()) }
@@ -155,7 +157,8 @@ fn dependents_are_kept_while_the_only_server_of_their_owner_is_down() {
     }
 }
 
-/// A ConfigMap that the job and another ConfigMap own, once the collector knows of it; its owners.
+/// Creates a ConfigMap owned by the job and another ConfigMap, waits until the collector knows it, and returns its
+/// owner references.
 fn create_config_map_with_two_owners(old: &Client, job: &str) -> Value {
     block_on(async {
         wait_until_jobs_are_served(old).await;
@@ -188,7 +191,7 @@ fn foreground_deletion_waits_for_dependents_on_unreachable_server() {
         delete_with_propagation(&old, &format!("{SHOP_MAPS}/near"), "Foreground").await;
         wait_for_collector(&old, "mark").await;
         let waiting = old.get(&format!("{SHOP_MAPS}/near")).await.json();
-        assert_eq!(waiting["metadata"]["uid"], near, "a job that nobody sees may depend on it: {waiting}");
+        assert_eq!(waiting["metadata"]["uid"], near, "an unreachable job may depend on it: {waiting}");
     });
     plane.start("new", &WITH_JOBS);
     block_on(async {
@@ -215,22 +218,25 @@ fn namespace_deletion_completes_across_a_rolling_restart() {
 fn without_peer_proxy_namespace_deletion_leaves_objects_behind() {
     let (plane, old, uid) = start_servers_with_and_without_jobs(TestStore::Sqlite, &[PEER_PROXY_GATE_OFF]);
     block_on(async {
-        // What the KEP describes: an old server denies a live owner, with a 404 that a hasty collector takes for its absence.
+        // The problem that the KEP describes: an old server returns 404 for a live owner.
         let denied = old.get(&format!("{JOBS}/sale")).await;
         assert_eq!(denied.status, StatusCode::NOT_FOUND, "{}", denied.summary());
-        // Ours does not, and so cannot collect what belongs to it either.
+        // Our collector does not take that 404 for absence, and hence cannot collect the dependents either.
         delete_with_propagation(&plane.admin("new"), &format!("{JOBS}/sale"), "Background").await;
         wait_for_collector(&old, "mark").await;
-        assert!(object_exists(&old, &format!("{SHOP_MAPS}/of-the-sale")).await, "garbage of {uid} stays for ever");
+        assert!(
+            object_exists(&old, &format!("{SHOP_MAPS}/of-the-sale")).await,
+            "dependents of {uid} are never collected"
+        );
         create_object(&plane.admin("new"), JOBS, &job("second")).await;
         old.delete(SHOP).await;
         wait_until_deleted(&old, SHOP).await;
     });
     let left = stored_keys(&plane, "shop");
-    assert!(holds_job(&left), "the namespace is gone, and its job is not: {left:?}");
+    assert!(holds_job(&left), "the namespace is gone, but not its job: {left:?}");
     block_on(async {
         create_namespace(&old, "shop").await;
         let reappeared = plane.admin("new").get(&format!("{JOBS}/second")).await;
-        assert_eq!(reappeared.status, StatusCode::OK, "it reappears in a new namespace of that name");
+        assert_eq!(reappeared.status, StatusCode::OK, "the object reappears in a new namespace of that name");
     });
 }

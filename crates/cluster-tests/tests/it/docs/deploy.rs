@@ -1,4 +1,4 @@
-//! The examples of docs/deploy, as they are but for addresses and paths: servers started by them know each other.
+//! The examples of docs/deploy, with only addresses and paths replaced: servers started by them peer with each other.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::{block_on, start_on_sqlite};
 const CONFIGURATION: &str = include_str!("../../../../../docs/deploy/serve.json");
 const MANIFEST: &str = include_str!("../../../../../docs/deploy/static-pod.yaml");
 
-/// Served from 1.34 on, so that a server of 1.33 has to ask another.
+/// Served from 1.34 on, so a server of 1.33 has to forward.
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 
-/// Keys for one control plane, under the names that kubeadm gives them.
+/// Creates certificates and keys under the names that kubeadm uses.
 fn make_keys(folder: &Path) {
     let authority = CertificateAuthority::open_or_create(folder, "ca").unwrap();
     let serving = CertificateUsage::Serving { addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)], names: Vec::new() };
@@ -31,12 +31,12 @@ fn make_keys(folder: &Path) {
     std::fs::write(folder.join("sa.pub"), accounts.public_key_pem()).unwrap();
 }
 
-/// What is the test's own affair: its etcd has no certificates, and ports are given out by the system.
+/// Flags that the test sets itself: its etcd has no certificates, and ports are assigned by the system.
 fn is_set_by_the_test(flag: &str) -> bool {
     flag.starts_with("etcd-") || flag == "secure-port"
 }
 
-/// The same on this machine.
+/// Replaces paths and addresses by those of this machine.
 fn localize(text: &str, keys: &Path) -> String {
     let keys = keys.to_str().unwrap();
     let text = text.replace("/etc/unskew/pki", keys).replace("/etc/kubernetes/pki", keys);
@@ -87,7 +87,7 @@ fn check(flags: fn(&Path, &Path) -> Vec<String>) {
             })
             .await;
         }
-        eventually("the old server answers by the new one", async || {
+        eventually("the old server forwards to the new one", async || {
             let (own, forwarded) = (new.get(CLASSES_PATH).await, old.get(CLASSES_PATH).await);
             let by = |answer: &cluster_tests::client::FullResponse| answer.headers.get("x-unskew-served-by").cloned();
             match forwarded.status.as_u16() == 200 && by(&own).is_some() && by(&own) == by(&forwarded) {

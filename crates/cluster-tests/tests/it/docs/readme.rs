@@ -1,4 +1,4 @@
-//! The commands of the README, run as they stand there, print what stands there.
+//! Runs the commands of the README and compares their output with the documented one.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use cluster_tests::tools::{self, is_skipped};
 
 use crate::*;
 
-/// Stands for what differs from run to run: within a line for any text, alone in a line for any number of lines.
+/// Wildcard: within a line any text, alone on a line any number of lines.
 const ANY_TEXT: &str = "…";
 const COMMANDS_TIMEOUT: Duration = Duration::from_secs(300);
-/// Between what one command prints and the next.
+/// Separates the outputs of two commands.
 const OUTPUT_SEPARATOR: &str = "=== next command ===";
 
-/// A command, and what it shall print.
+/// A command and its documented output.
 struct ReadmeCommand {
     command: String,
     output: Vec<String>,
@@ -77,7 +77,7 @@ fn output_patterns_match_text_and_lines() {
     check("…\nb", "x\ny", false);
 }
 
-/// A lab in the background must not outlive a test that failed.
+/// Stops a background lab even if the test fails.
 struct DownOnDrop<'a>(&'a Path);
 
 impl Drop for DownOnDrop<'_> {
@@ -99,7 +99,7 @@ fn readme_commands_print_the_documented_output() {
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(tools::unskew_binary(), bin.join("unskew")).unwrap();
     std::os::unix::fs::symlink(tools::required_path("UNSKEW_KUBECTL"), bin.join("kubectl")).unwrap();
-    // The program under test is built already: only the line that builds it is left out.
+    // The binary is built already: skip the line that builds it.
     let commands =
         shown.iter().map(|shown| if shown.command.starts_with("cargo build") { "true" } else { &*shown.command });
     let script: Vec<String> =

@@ -1,4 +1,4 @@
-//! A line for every request, if that is wanted.
+//! The access log of a gateway.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use cluster_tests::wait::eventually;
 
 use super::*;
 
-/// The lines of a log, all of them whole.
+/// Parses the complete lines of a log.
 fn read_log_lines(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-/// The one line about a request, when it is there.
+/// Waits for the line of a request and returns it.
 async fn wait_for_line(file: &Path, id: &str) -> Value {
-    eventually(&format!("there is a line about {id}"), async || {
+    eventually(&format!("the log has a line of {id}"), async || {
         if read_log_lines(file).iter().any(|line| line["auditID"] == id) {
             Ok(())
         } else {
@@ -30,7 +30,7 @@ async fn wait_for_line(file: &Path, id: &str) -> Value {
     found.remove(0)
 }
 
-/// What a line says, but for when and how long.
+/// Formats a line without its time and duration.
 fn summarize_line(line: &Value) -> String {
     let words = ["client", "user", "verb", "method", "path", "status", "upstream", "rule", "retries", "bytes"];
     let said: Vec<String> = words.iter().map(|word| line[word].to_string().replace('"', "")).collect();
@@ -62,15 +62,15 @@ fn access_log_records_user_upstream_and_result_of_each_request() {
             shown(&line),
             format!("127.0.0.1 kubernetes-admin get GET {DEPLOYMENTS_PATH}/none 404 apiserver-OLD 5 0 {length}")
         );
-        // Whose a token is, only an upstream can tell.
+        // Only an upstream can resolve a token to a user.
         let token = || Some(ClientCredentials::Token("hush-hush".to_owned()));
         let (length, line) = ask(token(), Method::GET, CLASSES_PATH, "token").await;
         assert_eq!(shown(&line), format!("127.0.0.1 null list GET {CLASSES_PATH} 401 apiserver-NEW 5 0 {length}"));
-        let (length, line) = ask(Some(ClientCredentials::Anonymous), Method::GET, "/version", "nobody").await;
+        let (length, line) = ask(Some(ClientCredentials::Anonymous), Method::GET, "/version", "no-user").await;
         assert_eq!(shown(&line), format!("127.0.0.1 system:anonymous get GET /version 200 apiserver-NEW 1 0 {length}"));
         let (_, line) = ask(None, Method::HEAD, "/version", "head").await;
         assert_eq!(shown(&line), "127.0.0.1 kubernetes-admin head HEAD /version 200 apiserver-NEW 1 0 0");
-        // A page of the gateway's own, which no upstream gave.
+        // A page that the gateway serves itself.
         let (length, line) = ask(None, Method::GET, "/debug/peers", "page").await;
         assert_eq!(shown(&line), format!("127.0.0.1 kubernetes-admin get GET /debug/peers 200 null null 0 {length}"));
         let (_, line) = ask(None, Method::GET, "/api/v1/namespaces/%zz/pods", "odd").await;
@@ -96,10 +96,10 @@ fn watch_is_logged_at_its_end_and_rotated_file_is_recreated() {
         let client = gateway.client_with(ClientCredentials::Anonymous);
         client.send(client.request_builder(Method::GET, "/version").header("audit-id", "before"), "".into()).await;
         wait_for_line(&file, "before").await;
-        assert!(!read_log_lines(&file).iter().any(watched), "it is not over");
+        assert!(!read_log_lines(&file).iter().any(watched), "the watch still runs");
         std::fs::rename(&file, &moved).unwrap();
         drop(watch);
-        eventually("the watch has its line", async || {
+        eventually("the watch is logged", async || {
             let found = read_log_lines(&file);
             if found.iter().any(watched) { Ok(()) } else { Err(format!("{found:?}")) }
         })
@@ -107,7 +107,7 @@ fn watch_is_logged_at_its_end_and_rotated_file_is_recreated() {
         let line = read_log_lines(&file).into_iter().find(watched).unwrap();
         assert!(line["bytes"].as_u64().unwrap() > 0 && line["status"] == 200, "{line}");
         assert!(!read_log_lines(&moved).iter().any(watched));
-        // What was not written when the gateway is told to stop is written before it ends.
+        // Buffered lines are written before a stopping gateway exits.
         client.send(client.request_builder(Method::GET, "/version").header("audit-id", "last"), "".into()).await;
     });
     assert_eq!(gateway.stop(), Some(0));

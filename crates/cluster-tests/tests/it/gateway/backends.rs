@@ -1,4 +1,4 @@
-//! What upstreams relay from kubelets, and what they say to HEAD.
+//! Responses that upstreams relay from kubelets, and HEAD requests.
 
 use cluster_tests::scripted_members::http_response;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,7 +11,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 
 #[test]
 fn kubelet_response_to_upgrade_passes_unchanged_and_is_sent_once() {
-    // The status is the name of the pod.
+    // The scripted upstream returns the pod's name as status.
     let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, heard: ReceivedRequest| async move {
         let status = heard.request_line.split('/').nth(6).unwrap_or_default().to_owned();
         visit.write(&http_response(&format!("{status} Said"), "text/plain", "the kubelet")).await;

@@ -1,4 +1,4 @@
-//! Everybody arrives as who they are, and nobody as somebody else.
+//! User identities through a gateway: passed on unchanged, and never forged.
 
 use cluster_tests::client::ClientCredentials;
 use transport::pki::{CertificateAuthority, CertificateUsage};
@@ -6,7 +6,7 @@ use transport::pki::{CertificateAuthority, CertificateUsage};
 use super::*;
 use crate::access::{CLUSTER_ROLES, certificate_credentials, issue_expiring_in, post_with_headers, whoami};
 
-/// Asks often enough that every server is asked.
+/// Sends enough requests to reach every upstream and joins the distinct results.
 async fn whoami_on_all_upstreams(client: &Client, headers: &[(&str, &str)]) -> String {
     let mut answers = std::collections::BTreeSet::new();
     for _ in 0..4 {
@@ -29,14 +29,14 @@ fn upstreams_see_the_authenticated_user() {
     let jane = gateway.client_with(certificate_credentials(
         &own.open_or_issue("jane", "jane", Some("devs"), &CertificateUsage::Client).unwrap(),
     ));
-    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
+    let (admin, anonymous) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
     let alice = gateway.client_with(ClientCredentials::Token("secret".to_owned()));
     block_on(async {
         assert_eq!(whoami_on_all_upstreams(&jane, &[]).await, "jane [devs system:authenticated]");
         assert_eq!(whoami_on_all_upstreams(&alice, &[]).await, "alice [devs system:authenticated]");
-        let anonymous = whoami_on_all_upstreams(&nobody, &[]).await;
-        assert!(anonymous.starts_with("403 ") && anonymous.contains("system:anonymous"), "{anonymous}");
-        assert!(!anonymous.contains(" and 4"), "{anonymous}");
+        let users = whoami_on_all_upstreams(&anonymous, &[]).await;
+        assert!(users.starts_with("403 ") && users.contains("system:anonymous"), "{users}");
+        assert!(!users.contains(" and 4"), "{users}");
         let as_joe = [("impersonate-user", "joe"), ("impersonate-group", "cooks")];
         assert_eq!(whoami_on_all_upstreams(&admin, &as_joe).await, "joe [cooks system:authenticated]");
         let refused = whoami_on_all_upstreams(&jane, &as_joe).await;
@@ -49,7 +49,7 @@ fn upstreams_see_the_authenticated_user() {
         let builder = whoami_on_all_upstreams(&gateway.client_with(ClientCredentials::Token(token)), &[]).await;
         assert!(builder.starts_with("system:serviceaccount:default:builder ["), "{builder}");
 
-        // A certificate beats a token.
+        // A certificate takes precedence over a token.
         assert_eq!(whoami(&jane, &[("authorization", "Bearer secret")]).await, "jane [devs system:authenticated]");
     });
 }
@@ -67,7 +67,7 @@ fn forged_identities_are_rejected() {
         foreign.open_or_issue("m", "kubernetes-admin", Some("system:masters"), &CertificateUsage::Client).unwrap();
     let mallory = gateway.client_with(certificate_credentials(&mallory));
     let expired = gateway.client_with(issue_expiring_in(&pki, "jane", 2025));
-    let nobody = gateway.client_with(ClientCredentials::Anonymous);
+    let anonymous = gateway.client_with(ClientCredentials::Anonymous);
     let front = CertificateAuthority::open_or_create(&pki, "front-proxy-ca").unwrap();
     let front =
         front.open_or_issue("front-proxy-client", "front-proxy-client", None, &CertificateUsage::Client).unwrap();
@@ -75,17 +75,17 @@ fn forged_identities_are_rejected() {
     block_on(async {
         let claims =
             [("x-remote-user", "root"), ("x-remote-group", "system:masters"), ("x-kubernetes-peer-proxied", "true")];
-        let refused = whoami(&nobody, &claims).await;
+        let refused = whoami(&anonymous, &claims).await;
         assert!(refused.contains("system:anonymous"), "{refused}");
         let claimed = [("authorization", "Bearer secret"), claims[0], claims[1]];
-        assert_eq!(whoami(&nobody, &claimed).await, "alice [system:authenticated]");
+        assert_eq!(whoami(&anonymous, &claimed).await, "alice [system:authenticated]");
         for client in [&mallory, &expired, &front] {
             assert_eq!(whoami(client, &[]).await, "401 Unauthorized");
             assert_eq!(whoami(client, &claims).await, "401 Unauthorized");
-            // Who shows something better is taken at that.
+            // A valid token counts, and the claimed headers are ignored.
             assert_eq!(whoami(client, &claimed).await, "alice [system:authenticated]");
         }
-        let wrong = whoami(&nobody, &[("authorization", "Bearer wrong")]).await;
+        let wrong = whoami(&anonymous, &[("authorization", "Bearer wrong")]).await;
         assert_eq!(wrong, "401 Unauthorized");
     });
 }
@@ -110,7 +110,7 @@ fn gateway_works_with_one_ca_for_users_and_front_proxies() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     plane.start("first", &flags);
     let ours = [file("proxy-client-cert-file", "proxy.crt"), file("proxy-client-key-file", "proxy.key")];
-    // The server reads another header too, and the gateway is told of it.
+    // The upstream reads one more header, which is configured at the gateway.
     let named = "--requestheader-username-headers=X-Person";
     let gateway = Gateway::start("gateway", &plane, &["first"], &[&ours[0], &ours[1], named]);
     let jane = certificate_credentials(&own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap());
@@ -135,27 +135,27 @@ fn gateway_pages_require_permission_of_the_upstream() {
             &own.open_or_issue(name, name, None, &CertificateUsage::Client).unwrap(),
         ))
     });
-    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
+    let (admin, anonymous) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
     block_on(async {
         for page in ["/metrics", "/debug/peers"] {
             assert_eq!(admin.get(page).await.status, StatusCode::OK, "{page}");
             let refused = jane.get(page).await;
             assert_eq!(refused.summary(), format!("403 forbidden: User \"jane\" cannot get path \"{page}\""));
-            assert_eq!(nobody.get(page).await.status, StatusCode::FORBIDDEN, "{page}");
+            assert_eq!(anonymous.get(page).await.status, StatusCode::FORBIDDEN, "{page}");
         }
         let metrics = String::from_utf8_lossy(&admin.get("/metrics").await.body).into_owned();
         let name = format!("unskew_upstream_ready{{upstream=\"apiserver-{}\"}} 1", plane.address("old"));
         assert!(metrics.contains(&name), "{metrics}");
-        // Discovery is for everybody who is somebody.
+        // Every authenticated user may read discovery.
         assert_eq!(
             get_accepting(&jane, "/apis", MERGED_DISCOVERY_ACCEPT).await.body,
             get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await.body
         );
-        assert_eq!(get_accepting(&nobody, "/apis", MERGED_DISCOVERY_ACCEPT).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(get_accepting(&anonymous, "/apis", MERGED_DISCOVERY_ACCEPT).await.status, StatusCode::FORBIDDEN);
         for page in ["/healthz", "/livez", "/readyz", "/version"] {
-            assert_eq!(nobody.get(page).await.status, StatusCode::OK, "{page}");
+            assert_eq!(anonymous.get(page).await.status, StatusCode::OK, "{page}");
         }
-        // A right that is granted is asked for anew.
+        // The gateway asks the upstream again, so a new right takes effect.
         let role = serde_json::json!({
             "metadata": {"name": "joe"},
             "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
@@ -167,7 +167,7 @@ fn gateway_pages_require_permission_of_the_upstream() {
         });
         let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
         assert_eq!(post_with_headers(&admin, bindings, &binding, &[]).await.status, StatusCode::CREATED);
-        cluster_tests::wait::eventually("joe may see figures", async || match joe.get("/metrics").await.status {
+        cluster_tests::wait::eventually("joe may read metrics", async || match joe.get("/metrics").await.status {
             StatusCode::OK => Ok(()),
             other => Err(other.to_string()),
         })
@@ -183,7 +183,7 @@ fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
     let jane = gateway.client_with(certificate_credentials(
         &own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap(),
     ));
-    let (admin, nobody) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
+    let (admin, anonymous) = (gateway.admin(), gateway.client_with(ClientCredentials::Anonymous));
     let unknown_token = gateway.client_with(ClientCredentials::Token("unknown".to_owned()));
     let page = async |client: &Client, path: &str| {
         let answer = client.get(path).await;
@@ -193,12 +193,12 @@ fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
     plane.kill("new");
     let suspect = format!("apiserver-{} is suspect", plane.address("new"));
     block_on(async {
-        cluster_tests::wait::eventually("the page names the upstream that is away", async || {
+        cluster_tests::wait::eventually("the page names the upstream that is down", async || {
             let shown = page(&admin, "/readyz?verbose").await;
             if shown.contains("1 of 2 upstreams are ready") && shown.contains(&suspect) { Ok(()) } else { Err(shown) }
         })
         .await;
-        for client in [&nobody, &jane, &unknown_token] {
+        for client in [&anonymous, &jane, &unknown_token] {
             assert_eq!(page(client, "/readyz?verbose").await, public);
             assert_eq!(page(client, "/readyz").await, "200 ok");
             assert_eq!(page(client, "/readyz/upstreams").await, "200 ok");
@@ -209,11 +209,11 @@ fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
         let failing = "500 [+]ping ok\n[+]upstreams-heard ok\n[-]upstreams failed: reason withheld\n[+]shutdown ok\n\
                        readyz check failed\n";
         cluster_tests::wait::eventually("no upstream is ready", async || {
-            let shown = page(&nobody, "/readyz").await;
+            let shown = page(&anonymous, "/readyz").await;
             if shown == failing { Ok(()) } else { Err(shown) }
         })
         .await;
-        for client in [&nobody, &jane, &unknown_token] {
+        for client in [&anonymous, &jane, &unknown_token] {
             assert_eq!(page(client, "/readyz?verbose").await, failing);
             let single = page(client, "/readyz/upstreams").await;
             assert_eq!(single, "500 internal server error: reason withheld\n");

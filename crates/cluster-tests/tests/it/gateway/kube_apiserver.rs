@@ -1,7 +1,8 @@
-//! A gateway before a real kube-apiserver and one of ours, and before two real ones, of different versions.
+//! A gateway in front of a real kube-apiserver and one of our servers, and in front of two real ones of different
+//! releases.
 //!
-//! Run if `KUBEBUILDER_ASSETS` names a folder with a `kube-apiserver`, 1.35 or newer. `KUBEBUILDER_ASSETS_OLD` may name one with
-//! another; without it the same program stands in for 1.33.
+//! Skipped unless `KUBEBUILDER_ASSETS` names a folder with a `kube-apiserver` 1.35 or newer. `KUBEBUILDER_ASSETS_OLD`
+//! may name a second one; without it the first emulates 1.33.
 
 use cluster_tests::client::ClientCredentials;
 use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease};
@@ -14,7 +15,7 @@ use crate::access::{certificate_credentials, whoami};
 use crate::custom_resource::{CARTS_PATH, CRD_PATH, carts_crd};
 use crate::peers::kube_apiserver::{ROUTE_MISMATCHES, send_request};
 
-/// `resource.k8s.io/v1` is there from 1.34 on, and nothing protects its objects from being deleted.
+/// `resource.k8s.io/v1` exists from 1.34 on, and no finalizer protects its objects from deletion.
 const DEVICE_CLASSES_PATH: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 
 fn device_class(name: &str) -> Value {
@@ -56,10 +57,10 @@ fn gateway_merges_kube_apiserver_and_older_server() {
             assert_eq!(whoami(&admin, &as_joe).await, "joe [system:authenticated]");
         }
         let claims = [("x-remote-user", "root"), ("x-remote-group", "system:masters")];
-        let nobody = gateway.client_with(ClientCredentials::Anonymous);
-        assert!(whoami(&nobody, &claims).await.contains("system:anonymous"));
+        let anonymous = gateway.client_with(ClientCredentials::Anonymous);
+        assert!(whoami(&anonymous, &claims).await.contains("system:anonymous"));
 
-        // A custom resource is found as soon as the server that defines it serves it, and is gone with its definition.
+        // A custom resource is found as soon as a server serves it, and gone with its definition.
         assert_eq!(admin.get(CARTS_PATH).await.status, StatusCode::NOT_FOUND);
         let created = admin.create(CRD_PATH, &carts_crd()).await;
         assert_eq!(created.status, StatusCode::CREATED, "{}", created.summary());
@@ -103,12 +104,13 @@ fn route_mismatch_gets_the_response_of_kube_apiserver() {
     });
 }
 
-/// Waits until a custom resource is taken up, then has it asked for again and again: whoever is asked, it is there.
+/// Creates a CustomResourceDefinition, waits until it is established, requests the resource repeatedly and deletes the
+/// definition.
 async fn create_use_and_delete_custom_resource(admin: &Client, name: &str) {
     let created = admin.create(CRD_PATH, &carts_crd()).await;
     assert_eq!(created.status, StatusCode::CREATED, "{}", created.summary());
     let one = format!("{CRD_PATH}/carts.shop.example.com");
-    eventually("the definition is taken up", async || {
+    eventually("the definition is established", async || {
         let found = admin.get(&one).await.json()["status"]["conditions"].to_string();
         if found.contains(r#""status":"True","type":"Established""#) { Ok(()) } else { Err(found) }
     })
@@ -124,7 +126,7 @@ async fn create_use_and_delete_custom_resource(admin: &Client, name: &str) {
     wait_for_status(admin, CARTS_PATH, StatusCode::NOT_FOUND).await;
 }
 
-/// Everybody arrives as who they are.
+/// Checks that upstreams see certificate and token users as themselves.
 async fn check_identities(plane: &ControlPlane<'_>, gateway: &Gateway) {
     let admin = gateway.admin();
     let own = CertificateAuthority::open_or_create(&plane.folder().join("unskew-data/pki"), "ca").unwrap();
@@ -146,7 +148,7 @@ async fn check_identities(plane: &ControlPlane<'_>, gateway: &Gateway) {
     }
 }
 
-/// What only a server of today can do arrives as it was sent.
+/// Checks that server-side apply passes through unchanged.
 async fn check_server_side_apply(admin: &Client) {
     let path = "/api/v1/namespaces/default/configmaps/applied?fieldManager=test";
     for (value, status) in [("1", StatusCode::CREATED), ("2", StatusCode::OK)] {
@@ -168,7 +170,7 @@ async fn check_server_side_apply(admin: &Client) {
 fn gateway_merges_two_kube_apiservers_in_both_topologies() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Sqlite);
-    // It makes the certificates, and nothing else: the real servers have a storage of their own.
+    // This server only creates the certificates; the real servers have their own storage.
     plane.start("maker", &[]);
     plane.stop("maker");
     let folder = plane.folder();
@@ -194,8 +196,8 @@ fn gateway_merges_two_kube_apiservers_in_both_topologies() {
     }
     let clients = [front.admin(), beside.admin()];
     block_on(async {
-        // A page may be a second old, and servers forget a definition each at its own moment.
-        eventually("both gateways list the same", async || {
+        // A document may be a second old, and the servers drop a definition at different moments.
+        eventually("both gateways return the same document", async || {
             let [first, second] =
                 [&clients[0], &clients[1]].map(|client| get_accepting(client, "/apis", MERGED_DISCOVERY_ACCEPT));
             let tags = [first.await, second.await].map(|page| page.headers.get("etag").cloned());
@@ -204,7 +206,7 @@ fn gateway_merges_two_kube_apiservers_in_both_topologies() {
         .await;
         old.kill_restartable();
         for admin in &clients {
-            // The first request after the end may meet a connection that is not known to be broken.
+            // The first request after the kill may use a connection that is not yet known to be broken.
             wait_for_status(admin, DEPLOYMENTS_PATH, StatusCode::SERVICE_UNAVAILABLE).await;
             for path in [DEVICE_CLASSES_PATH, "/api/v1/namespaces/default"] {
                 let answer = admin.get(path).await;

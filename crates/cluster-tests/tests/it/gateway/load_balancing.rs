@@ -1,4 +1,4 @@
-//! Every request is balanced on its own.
+//! Load balancing of single requests.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use super::*;
 pub(super) async fn connect_http2(client: &Client) -> SendRequest<Empty<Bytes>> {
     let stream = client.tls_stream(Some(b"h2")).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-    #[expect(clippy::disallowed_methods, reason = "it ends with the connection, and tests do not outlive it")]
+    #[expect(clippy::disallowed_methods, reason = "the task ends with the connection")]
     tokio::spawn(connection);
     sender
 }
 
-/// Who answers a request on a connection.
+/// Name of the server that serves a request on this connection.
 async fn served_by_on_connection(connection: &mut SendRequest<Empty<Bytes>>, path: &str) -> String {
     let request = Request::get(format!("https://gateway{path}")).body(Empty::new()).unwrap();
     let response = connection.send_request(request).await.unwrap();
@@ -64,10 +64,10 @@ fn reads_at_a_resource_version_stay_on_one_server() {
             for turn in 0..5 {
                 let plain = served_by_on_connection(&mut connection, "/api/v1/namespaces").await;
                 let named = served_by_on_connection(&mut connection, "/api/v1/configmaps?resourceVersion=1").await;
-                assert_eq!(named, first, "turn {turn}, while others go to {plain}");
+                assert_eq!(named, first, "turn {turn}, while plain reads go to {plain}");
             }
             seen.insert(first);
         }
-        assert!(seen.len() > 1, "connections are spread all the same: {seen:?}");
+        assert!(seen.len() > 1, "connections are still spread: {seen:?}");
     });
 }

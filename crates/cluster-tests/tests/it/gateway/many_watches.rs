@@ -1,4 +1,4 @@
-//! Many watches, while servers come and go.
+//! Many watches while servers join and stop.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use super::load_balancing::connect_http2;
 use super::*;
 use crate::{CONFIG_MAPS_PATH, config_map};
 
-/// Long enough for a loaded machine, and only ever waited for by a test that fails.
+/// Long enough for a loaded machine; only a failing test waits that long.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(60);
-/// As many as a control plane of a middling cluster has, on as many connections.
+/// As many as the control plane of a medium cluster has.
 const WATCHES: usize = 1_000;
 const CONNECTIONS: usize = 10;
 
-/// One watch among many: who serves it, and what comes.
+/// One of many watches: its server and the text received.
 struct CrowdWatch {
     server: String,
     body: Incoming,
     text: String,
 }
 
-/// How a watch goes on.
+/// Result of reading a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WatchProgress {
     Received,
@@ -34,11 +34,14 @@ enum WatchProgress {
 }
 
 impl CrowdWatch {
-    /// Reads on until an object of this name was seen, or the end.
+    /// Reads until an object of this name was received, or the watch ended.
     async fn read_until_object(&mut self, name: &str) -> WatchProgress {
         let name = format!("\"name\":\"{name}\"");
         while !self.text.contains(&name) {
-            match tokio::time::timeout(FRAME_TIMEOUT, self.body.frame()).await.expect("something comes in time") {
+            match tokio::time::timeout(FRAME_TIMEOUT, self.body.frame())
+                .await
+                .expect("a frame or the end arrives in time")
+            {
                 None => return WatchProgress::Ended,
                 Some(Err(_)) => return WatchProgress::Failed,
                 Some(Ok(frame)) => {
@@ -52,7 +55,7 @@ impl CrowdWatch {
     }
 }
 
-/// Opens watches on a few connections.
+/// Opens watches over a few HTTP/2 connections.
 async fn open_watches(client: &Client, watches: usize) -> Vec<CrowdWatch> {
     let mut opened = Vec::new();
     let mut connections = Vec::new();
@@ -84,7 +87,7 @@ fn watches_survive_joins_and_stops_of_other_servers() {
         println!("{WATCHES} watches, {} KiB resident", gateway.resident_bytes() / 1024);
         let files = gateway.open_files();
         assert!((CONNECTIONS..WATCHES / 10).contains(&files), "{files} open files: watches share connections");
-        // A server comes.
+        // A server joins.
         plane.launch("c", &[PEER_PROXY_OFF]);
         cluster_tests::wait::eventually("the new server is used", async || {
             let answer = admin.get("/api/v1/namespaces/default").await;
@@ -96,7 +99,7 @@ fn watches_survive_joins_and_stops_of_other_servers() {
         for watch in &mut watches {
             assert_eq!(watch.read_until_object("first").await, WatchProgress::Received, "{}", watch.server);
         }
-        // Another one goes, in order.
+        // Another server stops gracefully.
         let gone = format!("apiserver-{}", plane.address("b"));
         plane.stop("b");
         admin.create(CONFIG_MAPS_PATH, &config_map("second")).await;
@@ -110,7 +113,7 @@ fn watches_survive_joins_and_stops_of_other_servers() {
         }
         assert_eq!(stayed + ended, WATCHES);
         assert!(stayed >= WATCHES / 3 && ended >= WATCHES / 3, "{stayed} stayed, {ended} ended");
-        // Whoever was there comes back, elsewhere.
+        // New watches go to the remaining servers.
         for watch in open_watches(&admin, 10).await {
             assert_ne!(watch.server, gone);
         }

@@ -1,4 +1,4 @@
-//! Upstreams that come and go.
+//! Upstreams that stop and return.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::*;
 async fn wait_for_status(client: &Client, path: &str, status: StatusCode) {
     eventually(&format!("{path} is {status}"), async || {
         let answer = client.get(path).await;
-        // Between what was and what is to be there may be 503 and never 404.
+        // In between, 503 is allowed and 404 is not.
         assert_ne!(answer.status, StatusCode::NOT_FOUND, "{path}");
         if answer.status == status { Ok(()) } else { Err(answer.summary()) }
     })
@@ -32,8 +32,8 @@ fn resources_of_a_dead_upstream_are_503_and_others_are_served() {
                 assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.summary());
             }
         }
-        // It is listed still, as what nobody serves now.
-        eventually("the document says so", async || {
+        // The resource is still listed, as stale.
+        eventually("the document marks it as stale", async || {
             let document = get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await.json();
             let stale = document["items"].as_array().into_iter().flatten().any(|group| {
                 group["versions"].as_array().into_iter().flatten().any(|version| version["freshness"] == "Stale")
@@ -60,7 +60,7 @@ fn restarted_gateway_remembers_resources_of_a_dead_upstream() {
         assert!(answer.summary().contains("routing rule 5"), "{}", answer.summary());
         assert_eq!(remembering.admin().get(DEPLOYMENTS_PATH).await.status, StatusCode::OK);
     });
-    // One that has nothing to remember does not guess either.
+    // A gateway without stored documents returns 503 as well, not a guessed 404.
     let forgetful = Gateway::start("third", &plane, &["old", "new"], &[]);
     block_on(async {
         let answer = forgetful.admin().get(CLASSES_PATH).await;
@@ -80,9 +80,9 @@ fn upstream_is_forgotten_after_the_configured_time() {
         plane.kill("new");
         let killed = Instant::now();
         wait_for_404_after_503(&admin, CLASSES_PATH).await;
-        // An inspection may have begun two seconds before it failed.
+        // An inspection may have begun up to two seconds before it failed.
         assert!(killed.elapsed() >= Duration::from_secs(3), "after {:?}", killed.elapsed());
-        // It is nowhere any more, and the 404 is the other server's own.
+        // The upstream is forgotten, and the 404 comes from the other server.
         let directly = plane.admin("old").get(CLASSES_PATH).await;
         assert_eq!(admin.get(CLASSES_PATH).await.body, directly.body);
         let document = get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await;
@@ -90,9 +90,9 @@ fn upstream_is_forgotten_after_the_configured_time() {
         let report = admin.get("/debug/peers").await.json();
         assert!(!report.to_string().contains(&plane.address("new")), "{report}");
         assert_eq!(admin.get(DEPLOYMENTS_PATH).await.status, StatusCode::OK);
-        // What comes back counts again.
+        // A returning upstream counts again.
         plane.launch("new", &[NEW_FLAGS[0], NEW_FLAGS[1], PEER_PROXY_OFF]);
-        eventually("it is served again", async || {
+        eventually("the resource is served again", async || {
             let answer = admin.get(CLASSES_PATH).await;
             if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.summary()) }
         })
@@ -113,7 +113,7 @@ fn upstream_that_never_answered_is_503_until_forgotten() {
     });
 }
 
-/// What nobody can reach is unavailable, until it is not there: nothing else comes between.
+/// Waits for 404 and accepts only 503 until then.
 async fn wait_for_404_after_503(client: &Client, path: &str) {
     eventually(&format!("{path} is 404"), async || {
         let answer = client.get(path).await;
@@ -135,12 +135,9 @@ fn gateway_is_unready_without_upstreams_and_recovers() {
     plane.kill("old");
     plane.kill("new");
     block_on(async {
-        eventually(
-            "the gateway is not ready",
-            async || {
-                if admin.is_ready().await { Err("it is".to_owned()) } else { Ok(()) }
-            },
-        )
+        eventually("the gateway is not ready", async || {
+            if admin.is_ready().await { Err("still ready".to_owned()) } else { Ok(()) }
+        })
         .await;
         for path in [CLASSES_PATH, DEPLOYMENTS_PATH, "/version", "/apis/shop.example.com/v1/carts"] {
             let answer = admin.get(path).await;
@@ -153,7 +150,7 @@ fn gateway_is_unready_without_upstreams_and_recovers() {
     block_on(async {
         wait_for_status(&admin, CLASSES_PATH, StatusCode::OK).await;
         wait_for_status(&admin, DEPLOYMENTS_PATH, StatusCode::OK).await;
-        eventually("the document is as it was", async || {
+        eventually("the document is complete again", async || {
             let now = get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await;
             if now.headers.get("etag") == Some(&etag) { Ok(()) } else { Err(format!("{:?}", now.headers)) }
         })
@@ -190,6 +187,6 @@ fn watches_end_with_their_upstream_only() {
                 }
             }
         }
-        assert_eq!(ended, 2, "as many as were on the server that stopped");
+        assert_eq!(ended, 2, "only watches on the stopped server end");
     });
 }

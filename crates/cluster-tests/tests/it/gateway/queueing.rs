@@ -1,4 +1,4 @@
-//! An upstream that has as many requests as it may: the others wait, by turns, and not for ever.
+//! Queueing at an upstream that is at its in-flight limit.
 
 use cluster_tests::client::{ClientCredentials, FullResponse};
 use cluster_tests::wait::metric_value;
@@ -17,7 +17,7 @@ const LIMIT_FLAGS: [&str; 4] = [
     "--upstream-queue-timeout=1m",
 ];
 
-/// An upstream that answers watches at once, and everything else when it may.
+/// A gateway before an upstream that serves watches at once, and other requests once `may_answer` is true.
 fn scripted_gateway(may_answer: &watch::Sender<bool>) -> ScriptedGateway {
     scripted_gateway_with(&LIMIT_FLAGS, may_answer)
 }
@@ -57,14 +57,14 @@ fn queued_requests_are_shared_fairly_among_users() {
         for _ in 0..3 {
             send(client("greedy"));
         }
-        // Three of one user are one too many.
+        // A third queued request of one user exceeds the limit per user.
         let refused = waiting.join_next().await.unwrap().unwrap();
         assert!(
             too_many_requests_message(&refused).contains("too many requests of this user"),
             "{}",
             refused.summary()
         );
-        // There is room for one more, and then for nobody; who has none waiting gets it all the same.
+        // The queue has room for one more. When it is full, a user without queued requests evicts one of a busier user.
         let mut send = |client: Client| waiting.spawn(async move { client.get(POD_PATH).await });
         send(admin.clone());
         send(client("stranger"));
@@ -74,7 +74,7 @@ fn queued_requests_are_shared_fairly_among_users() {
             "{}",
             pushed_out.summary()
         );
-        // What lasts does not wait.
+        // Long-running requests are not queued.
         assert_eq!(admin.get(&format!("{PODS_PATH}?watch=1")).await.status, StatusCode::OK);
         may_answer.send_replace(true);
         let answers = waiting.join_all().await;
@@ -104,7 +104,7 @@ fn request_beyond_the_queue_timeout_is_429() {
         assert!(too_many_requests_message(&refused).contains("waited for as long as it may"), "{}", refused.summary());
         may_answer.send_replace(true);
         assert_eq!(first.join_next().await.unwrap().unwrap().status, StatusCode::OK);
-        // Nothing of it was sent.
+        // A request that timed out in the queue was never sent.
         let heard = scene.peer.take_requests().await;
         assert!(!heard.iter().any(|heard| heard.request_line.contains("/pods ")), "{heard:?}");
     });

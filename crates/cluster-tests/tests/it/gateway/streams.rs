@@ -1,4 +1,4 @@
-//! Everything streams, and nothing is touched on the way: upgraded connections, pages of pods, compressed bodies.
+//! Streaming through a gateway without changes: upgraded connections, pod proxies, compressed bodies.
 
 use cluster_tests::client::ClientCredentials;
 use cluster_tests::scripted_members::{ScriptedDiscovery, ScriptedMembers, http_response};
@@ -10,10 +10,10 @@ use super::*;
 
 pub(super) const POD_PATH: &str = "/api/v1/namespaces/default/pods/a";
 
-/// How the gateway asks who may see its own pages.
+/// The gateway's access review for its own pages.
 const REVIEW_REQUEST_LINE: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1";
 
-/// An upstream that says what a test wants it to say, and a gateway before it.
+/// A scripted upstream and a gateway in front of it.
 pub(super) struct ScriptedGateway {
     pub(super) runtime: Runtime,
     pub(super) peer: ScriptedPeer,
@@ -22,7 +22,7 @@ pub(super) struct ScriptedGateway {
 }
 
 impl ScriptedGateway {
-    /// `play` is what the upstream does about requests that are neither about its health nor about what it serves.
+    /// `play` handles requests other than health checks, discovery and settings.
     pub(super) fn new<Play, Playing>(play: Play) -> Self
     where
         Play: Fn(ScriptedConnection, ReceivedRequest) -> Playing + Clone + Send + Sync + 'static,
@@ -31,14 +31,14 @@ impl ScriptedGateway {
         Self::with_flags(&[], play)
     }
 
-    /// The same with flags of the gateway.
+    /// Like `new`, with flags of the gateway.
     pub(super) fn with_flags<Play, Playing>(flags: &[&str], play: Play) -> Self
     where
         Play: Fn(ScriptedConnection, ReceivedRequest) -> Playing + Clone + Send + Sync + 'static,
         Playing: Future<Output = Option<ScriptedConnection>> + Send + 'static,
     {
         let mut plane = ControlPlane::new(TestStore::Sqlite);
-        // For its keys.
+        // Creates the certificates.
         plane.start("first", &[PEER_PROXY_OFF]);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listing = ScriptedDiscovery::default().with_resource(
@@ -58,7 +58,7 @@ impl ScriptedGateway {
         Self { runtime, peer, gateway, _plane: plane }
     }
 
-    /// What the upstream heard of a request that is not about itself.
+    /// Returns the next request that concerns a pod.
     pub(super) async fn next_pod_request(&self) -> ReceivedRequest {
         loop {
             let heard = self.peer.next_request().await;
@@ -72,7 +72,7 @@ impl ScriptedGateway {
 const SETTINGS_REQUEST: &str =
     "GET /api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication HTTP/1.1";
 
-/// From which headers the upstream reads users.
+/// The upstream's request header settings, as the ConfigMap holds them.
 fn settings_response() -> String {
     let list = |name: &str| serde_json::json!([name]).to_string();
     serde_json::json!({"data": {
@@ -118,7 +118,7 @@ pub(super) async fn read_head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) 
     String::from_utf8(head).unwrap().to_lowercase()
 }
 
-/// An upstream that switches protocols, says something, and says again what it hears.
+/// Upstream that switches protocols, sends `first ` and then echoes what it receives.
 async fn echo_after_upgrade(mut visit: ScriptedConnection, _heard: ReceivedRequest) -> Option<ScriptedConnection> {
     visit.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nfirst ").await;
     let said = visit.read_exactly(5).await?;
@@ -195,7 +195,7 @@ fn responses_of_proxied_pods_do_not_count_against_the_upstream() {
             let said = admin.get(&format!("{POD_PATH}/proxy/{page}")).await;
             assert_eq!((said.status.as_u16(), &said.body[..]), (status, body.as_bytes()), "{page}");
         }
-        // Nothing of that was held against the server.
+        // The gateway counted no failure of the upstream.
         let metrics = String::from_utf8_lossy(&admin.get("/metrics").await.body).into_owned();
         assert!(metrics.contains("unskew_upstream_ready{"), "{metrics}");
         assert!(!metrics.contains("unskew_peer_transport_failures_total{"), "{metrics}");
@@ -242,14 +242,14 @@ fn cors_preflight_requests_are_answered_by_upstreams() {
         Some(visit)
     });
     scene.runtime.block_on(async {
-        let nobody = scene.gateway.client_with(ClientCredentials::Anonymous);
+        let anonymous = scene.gateway.client_with(ClientCredentials::Anonymous);
         let asked = |method: Method, path: &str| {
-            let request = nobody.request_builder(method, path).header("origin", "https://shop.example");
+            let request = anonymous.request_builder(method, path).header("origin", "https://shop.example");
             request.header("access-control-request-method", "PATCH")
         };
-        // A resource, the way to a pod, a page that is the upstream's, and pages that the gateway has of its own.
+        // A resource, a pod proxy, a page of the upstream, and pages of the gateway itself.
         for path in [POD_PATH, &format!("{POD_PATH}/proxy/x"), "/version/pods/x", "/apis", "/metrics", "/debug/peers"] {
-            let said = nobody.send(asked(Method::OPTIONS, path), "".into()).await;
+            let said = anonymous.send(asked(Method::OPTIONS, path), "".into()).await;
             assert_eq!(said.status, StatusCode::NO_CONTENT, "{path}: {}", said.summary());
             assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example", "{path}");
             assert_eq!(said.headers["access-control-allow-methods"], "GET, PATCH", "{path}");
@@ -260,7 +260,7 @@ fn cors_preflight_requests_are_answered_by_upstreams() {
         assert_eq!(heard.request_line, format!("OPTIONS {POD_PATH} HTTP/1.1"));
         assert_eq!(heard.header("origin"), ["https://shop.example"]);
         assert_eq!(heard.header("access-control-request-method"), ["PATCH"]);
-        let said = nobody.send(asked(Method::GET, POD_PATH), "".into()).await;
+        let said = anonymous.send(asked(Method::GET, POD_PATH), "".into()).await;
         assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example");
     });
 }

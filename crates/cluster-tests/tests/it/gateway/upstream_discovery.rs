@@ -1,4 +1,4 @@
-//! Upstreams that nobody named: those of a kubeadm node, and those of the `kubernetes` service.
+//! Upstreams without `--upstream`: those of a kubeadm node, and those of the `kubernetes` service.
 
 use cluster_tests::gateway::create_gateway_rbac;
 use cluster_tests::process::run_command;
@@ -7,12 +7,12 @@ use serde_json::json;
 
 use super::*;
 
-/// What kubeadm's manifests say of front proxies.
+/// Request header flags in kubeadm's manifests.
 const KUBEADM_HEADERS: &str = "    - --requestheader-extra-headers-prefix=X-Remote-Extra-\n    - \
                                --requestheader-group-headers=X-Remote-Group\n    - \
                                --requestheader-username-headers=X-Remote-User\n";
 
-/// A folder as kubeadm leaves it beside a server of the plane.
+/// Creates a folder as kubeadm does beside a server of the plane.
 fn create_kubeadm_folder(plane: &ControlPlane<'_>, server: &str) -> String {
     let folder = plane.folder().join("kubernetes");
     std::fs::create_dir_all(folder.join("manifests")).unwrap();
@@ -30,7 +30,7 @@ fn create_kubeadm_folder(plane: &ControlPlane<'_>, server: &str) -> String {
     format!("--kubeadm-dir={}", folder.display())
 }
 
-/// Names a server as one of the `kubernetes` service, as real ones do themselves.
+/// Adds a server to the endpoints of the `kubernetes` service, as kube-apiservers do themselves.
 async fn add_to_kubernetes_service(admin: &Client, plane: &ControlPlane<'_>, server: &str) {
     let port: u16 = plane.address(server).split_once(':').unwrap().1.parse().unwrap();
     let slice = json!({
@@ -45,7 +45,7 @@ async fn add_to_kubernetes_service(admin: &Client, plane: &ControlPlane<'_>, ser
 
 async fn wait_until_live(client: &Client, plane: &ControlPlane<'_>, server: &str) {
     let name = format!("apiserver-{}", plane.address(server));
-    eventually(&format!("{server} is found"), async || {
+    eventually(&format!("{server} is a live upstream"), async || {
         let report = client.get("/debug/peers").await.json();
         let is_live = |member: &Value| member["server"] == *name && member["state"] == "live";
         if report["members"].as_array().unwrap().iter().any(is_live) { Ok(()) } else { Err(report.to_string()) }
@@ -71,7 +71,11 @@ fn kubeadm_node_needs_no_flags_and_discovers_its_peers() {
     let admin = gateway.admin();
     block_on(async {
         assert_eq!(admin.get(DEPLOYMENTS_PATH).await.status, StatusCode::OK);
-        assert_eq!(admin.get(CLASSES_PATH).await.status, StatusCode::NOT_FOUND, "the other server is not known yet");
+        assert_eq!(
+            admin.get(CLASSES_PATH).await.status,
+            StatusCode::NOT_FOUND,
+            "the other server is not discovered yet"
+        );
         add_to_kubernetes_service(&admin, &plane, "new").await;
         create_gateway_rbac(&admin).await;
         wait_until_live(&admin, &plane, "new").await;
@@ -90,7 +94,7 @@ fn endpoints_outside_the_upstream_cidr_are_ignored() {
         add_to_kubernetes_service(&gateway.admin(), &plane, "new").await;
         create_gateway_rbac(&gateway.admin()).await;
         wait_until_live(&believing.admin(), &plane, "new").await;
-        // The one that looked as often has not moved.
+        // The gateway that looked as often has not added the endpoint.
         let report = gateway.admin().get("/debug/peers").await.json();
         assert_eq!(report["members"].as_array().map(Vec::len), Some(1), "{report}");
     });

@@ -1,4 +1,4 @@
-//! Users of certificates are named only to upstreams that read users from the headers that the gateway writes and removes.
+//! The gateway vouches for certificate users only to upstreams that trust exactly the headers that it sets and strips.
 
 use cluster_tests::client::ClientCredentials;
 use cluster_tests::gateway::create_gateway_rbac;
@@ -9,15 +9,15 @@ use transport::pki::{CertificateAuthority, CertificateUsage};
 use super::*;
 use crate::access::{certificate_credentials, whoami};
 
-/// An upstream's settings that believe one more header than the gateway writes.
+/// Makes an upstream trust one more user header than the gateway sets.
 const EXTRA_HEADER_FLAG: &str = "--requestheader-username-headers=X-Other-User,X-Remote-User";
-/// What lets kube-scheduler, and so the gateway, read the settings.
+/// Lets kube-scheduler, and hence the gateway, read the request header settings.
 const READER_BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/\
                               system::extension-apiserver-authentication-reader";
-/// What makes the gateway remove it.
+/// Makes the gateway strip that header as well.
 const MATCHING_HEADER_FLAG: &str = "--requestheader-username-headers=X-Remote-User,X-Other-User";
 
-/// A server that reads names of users from `X-Other-User` as well, and knows `secret` as a master's token.
+/// A server that also reads user names from `X-Other-User`, with the token `secret` of a `system:masters` user.
 fn plane_with_extra_header() -> ControlPlane<'static> {
     let mut plane = ControlPlane::new(TestStore::Sqlite);
     plane.start("odd", &[PEER_PROXY_OFF]);
@@ -48,9 +48,9 @@ fn certificate_client(plane: &ControlPlane<'_>, gateway: &Gateway) -> Client {
     ))
 }
 
-/// Waits until the gateway has found an upstream that it does not vouch to, and says so to an operator with a token.
+/// Waits until the gateway reports, to an operator with a token, that it does not vouch for users to the upstream.
 async fn wait_until_not_vouched(gateway: &Gateway, operator: &Client, reason: &str, advice: &str) {
-    eventually("the upstream is refused", async || {
+    eventually("the upstream is not vouched for", async || {
         let report = operator.get("/debug/peers").await;
         let text = String::from_utf8_lossy(&report.body).into_owned();
         if text.contains(advice) { Ok(()) } else { Err(text) }
@@ -71,7 +71,7 @@ async fn wait_until_not_vouched(gateway: &Gateway, operator: &Client, reason: &s
     assert!(log.contains("not vouching for users to an upstream") && log.contains(advice), "{log}");
 }
 
-/// Nobody gets to an upstream that believes `X-Other-User` by a certificate, and a gateway that removes it lets everybody in.
+/// Checks that certificate users reach an upstream that trusts `X-Other-User` only through a gateway that strips it.
 async fn check_upstream_with_extra_header(
     plane: &ControlPlane<'_>,
     unaware: &Gateway,
@@ -81,7 +81,10 @@ async fn check_upstream_with_extra_header(
     let claim = [("x-other-user", "kubernetes-admin"), ("x-other-group", "system:masters")];
     let operator_at = |gateway: &Gateway| gateway.client_with(operator.clone());
     let claimed = whoami(&certificate_client(plane, unaware), &claim).await;
-    assert!(!claimed.contains("kubernetes-admin"), "the claim was believed before anything was compared: {claimed}");
+    assert!(
+        !claimed.contains("kubernetes-admin"),
+        "the forged header was trusted before the settings were read: {claimed}"
+    );
     wait_until_not_vouched(
         unaware,
         &operator_at(unaware),
@@ -97,7 +100,7 @@ async fn check_upstream_with_extra_header(
         let answer = client.get("/api/v1/namespaces").await;
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.summary());
     }
-    // A token is the upstream's own business.
+    // Tokens are authenticated by the upstream itself.
     let answer = operator_at(unaware).get("/api/v1/namespaces").await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.summary());
     for headers in [&claim[..], &[]] {
@@ -117,13 +120,13 @@ fn upstream_with_extra_header_gets_no_certificate_users() {
 fn kube_apiserver_with_extra_header_gets_no_certificate_users() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Sqlite);
-    // It makes the certificates, and nothing else.
+    // This server only creates the certificates.
     plane.start("maker", &[]);
     plane.stop("maker");
     let tokens = plane.folder().join("tokens.csv");
     std::fs::write(&tokens, "secret,root,u1,system:masters\n").unwrap();
     let tokens = format!("--token-auth-file={}", tokens.display());
-    // The flag is a list, to which this adds.
+    // The flag is a list; this adds an entry.
     let flags = [tokens.as_str(), "--requestheader-username-headers=X-Other-User"];
     let Some(real) = KubeApiserver::start_stock(KubeApiserverRelease::New, plane.folder(), &etcd, &flags) else {
         return;

@@ -1,4 +1,4 @@
-//! kubectl's own commands for objects. A current one sends what it makes as protobuf and takes JSON for an answer.
+//! `kubectl create` commands. A current kubectl sends protobuf and accepts JSON.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use cluster_tests::tools::{is_skipped, kubectl};
 
 use crate::*;
 
-/// A command, where its object is, and fields of it with their values.
+/// A command, the path of its object, and expected field values.
 struct CreateCase {
     create: &'static str,
     path: &'static str,
@@ -124,7 +124,7 @@ const CASES: &[CreateCase] = &[
 ];
 
 impl CreateCase {
-    /// The command; two underscores stand for a blank within a word.
+    /// The command split into arguments; two underscores stand for a space within an argument.
     fn words(&self) -> Vec<String> {
         let words = self.create.split(' ').map(|word| word.replace("__", " "));
         std::iter::once("create".to_owned()).chain(words).collect()
@@ -132,7 +132,7 @@ impl CreateCase {
 
     fn run(&self, kubeconfig: &Path, flags: &[&str]) -> String {
         let words = self.words();
-        // What follows `--` is not for kubectl.
+        // Arguments after `--` are not for kubectl.
         let split = words.iter().position(|word| word == "--").unwrap_or(words.len());
         let (command, rest) = words.split_at(split);
         let args: Vec<&str> = command
@@ -160,7 +160,7 @@ fn object_created_as_protobuf_equals_its_json_form() {
             let found = created.pointer(field).unwrap_or(&Value::Null);
             assert_eq!(found.to_string(), *value, "{field} of {}", case.create);
         }
-        // Namespaces go when their contents have gone, which is another's work.
+        // Namespaces are deleted asynchronously, after their contents.
         if created["kind"] == "Namespace" {
             continue;
         }
@@ -180,16 +180,16 @@ fn object_created_as_protobuf_equals_its_json_form() {
     }
 }
 
-/// What does not change from one creation to the next.
+/// Removes fields that differ between two creations.
 fn without_per_creation_fields(object: &Value) -> Value {
-    // Jobs know their pods by their own uid.
+    // The selector of a Job contains its own uid.
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut object: Value = serde_json::from_str(&object.to_string().replace(&uid, "its uid")).unwrap();
     let metadata = object["metadata"].as_object_mut().unwrap();
     for field in ["uid", "resourceVersion", "creationTimestamp"] {
         assert!(metadata.remove(field).is_some(), "{field}");
     }
-    // An account has nothing that anybody could manage.
+    // A ServiceAccount has no managed fields.
     for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
         entry.as_object_mut().unwrap().remove("time");
     }
@@ -289,7 +289,7 @@ fn kubectl_apply_creates_configures_and_prunes_fields() {
     let a = |image: &str| json!({"name": "a", "image": image});
     let b = json!({"name": "b", "image": "b:1"});
     assert_eq!(apply(json!({"x": "1", "y": "1"}), json!([a("a:1"), b])), "deployment.apps/web created\n");
-    // Somebody else writes too; what is not applied stays as it is.
+    // Fields that another client writes and apply does not manage stay as they are.
     let scaled = kubectl(&kubeconfig, &["scale", "deployment", "web", "--replicas=3"]);
     scaled.expect_success();
     assert_eq!(apply(json!({"x": "2"}), json!([b, a("a:2")])), "deployment.apps/web configured\n");

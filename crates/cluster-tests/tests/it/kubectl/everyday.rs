@@ -1,4 +1,4 @@
-//! What people do with kubectl every day, and what a real kube-apiserver answers then.
+//! Everyday kubectl commands, compared with responses of a real kube-apiserver.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn kubectl_drain_respects_pod_disruption_budgets() {
             let mut pod = pod(name);
             pod["spec"].as_object_mut().unwrap().remove("nodeName");
             run(&["create", "-f", &write_object_file(&kubeconfig, "pod.json", &pod)]);
-            // As a scheduler does.
+            // Binds the pod as a scheduler does.
             let binding =
                 json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": "n1"}});
             let file = write_object_file(&kubeconfig, "binding.json", &binding);
@@ -56,7 +56,7 @@ fn kubectl_drain_respects_pod_disruption_budgets() {
         let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
         status("pod/a", &running);
         status("pod/b", &running);
-        // As a controller of budgets would say: of two pods one may go.
+        // The status that a disruption controller would write: one of two pods may be evicted.
         status(
             "pdb/web",
             &json!({
@@ -91,11 +91,11 @@ fn new_objects_have_defaulted_status_and_fields() {
     assert_eq!(at("service/web", ".status"), r#"{"loadBalancer":{}}"#);
     run(&["create", "job", "j", "--image=i"]);
     assert_eq!(at("job/j", ".metadata.labels.job-name"), "j");
-    // A client that adds to a status finds it there.
+    // A client that appends to the status finds it present.
     let condition = r#"[{"op":"add","path":"/status/conditions","value":[{"type":"A","status":"True"}]}]"#;
     run(&["patch", "deployment", "web", "--subresource=status", "--type=json", "-p", condition]);
     assert_eq!(at("deployment/web", ".status.conditions[0].type"), "A");
-    // What nobody knows is not stored, whoever asks for it.
+    // Unknown fields are dropped.
     run(&["patch", "deployment", "web", "--type=merge", "-p", r#"{"spec":{"bogus":1}}"#]);
     assert_eq!(at("deployment/web", ".spec.bogus") + &at("deployment/web", ".metadata.generation"), "1");
     let refused = kubectl(&kubeconfig, &["patch", "deployment", "web", "-p", r#"{"spec":{"replicas":"many"}}"#]);

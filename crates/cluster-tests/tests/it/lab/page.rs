@@ -6,25 +6,25 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use cluster_tests::client::ClientCredentials;
-use cluster_tests::process::{Process, run_command};
+use cluster_tests::process::{SpawnedProcess, run_command};
 use cluster_tests::{Browser, Client, tools};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::block_on;
 
-/// What the page promises: whoever looks at it sees a death before they have looked away.
+/// The page must show a killed server within this time.
 const UPDATE_TIME_MAX: Duration = Duration::from_secs(2);
-/// How many requests the page says were forwarded.
+/// Sum of the forwarded requests that the page shows.
 const FORWARDED_COUNT_SCRIPT: &str = "[...document.querySelectorAll('#forwards tbody tr')]
     .reduce((sum, row) => sum + Number(row.cells[2].innerText.replaceAll(',', '')), 0)";
-/// A lab is ready in about a second; beside a build it takes longer.
+/// A lab is ready in about a second; during a build it takes longer.
 const LAB_TIMEOUT: Duration = Duration::from_secs(120);
 
 struct LabWithPage {
     folder: tempfile::TempDir,
-    _process: Process,
-    /// Drained, or the lab would wait for a reader.
+    _process: SpawnedProcess,
+    /// Keeps draining stdout; a full pipe would block the lab.
     _lines: mpsc::Receiver<String>,
     page: String,
 }
@@ -35,7 +35,7 @@ impl LabWithPage {
         let mut command = unskew_command(folder.path());
         command.arg("up").arg(format!("--servers={servers}")).arg("--data-dir").arg(folder.path().join("lab"));
         let log = folder.path().join("log");
-        let (process, lines) = Process::start(command, &log);
+        let (process, lines) = SpawnedProcess::start(command, &log);
         let deadline = Instant::now() + LAB_TIMEOUT;
         let page = loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -55,7 +55,7 @@ impl LabWithPage {
         serde_json::from_str(&run_command(command, LAB_TIMEOUT).expect_success()).unwrap()
     }
 
-    /// Asks one server for something, by its own address and as often.
+    /// Sends a GET to one server, by its own address, `times` times.
     fn request_repeatedly(&self, server: &Value, path: &str, times: usize) {
         let pki = self.folder.path().join("lab/pki");
         let admin = ClientCredentials::Certificate { certificate: pki.join("admin.crt"), key: pki.join("admin.key") };
@@ -90,7 +90,7 @@ fn page_shows_a_killed_server_within_two_seconds() {
     browser.wait_for("document.querySelectorAll('#map tbody tr').length > 20");
 
     let status = lab.status();
-    // The controllers may ask for some too, but not for so many.
+    // Controllers may cause some forwarded requests too, but not as many.
     let before = browser.evaluate(FORWARDED_COUNT_SCRIPT).as_u64().unwrap();
     lab.request_repeatedly(&status["servers"][0], "/apis/storage.k8s.io/v1/volumeattributesclasses", 50);
     browser.wait_for(&format!("{FORWARDED_COUNT_SCRIPT} >= {}", before + 50));

@@ -1,8 +1,8 @@
-//! `unskew rollout`, and that its probe would notice.
+//! `unskew rollout`, and the probe that judges it.
 
-use cluster_tests::{Etcd, Lab};
+use cluster_tests::{Etcd, RunningLab};
 
-/// The figure of one line of the report.
+/// The number in one line of the report.
 #[track_caller]
 fn report_count(report: &str, line: &str) -> u64 {
     let line = report.lines().find(|candidate| candidate.trim_start().starts_with(line));
@@ -24,7 +24,7 @@ fn check_clean(report: &str) {
 #[track_caller]
 fn check_rollout_and_back(flags: &[&str]) {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), flags);
+    let lab = RunningLab::start(home.path(), flags);
     let releases = || -> Vec<String> {
         let status = lab.status();
         status["servers"]
@@ -41,10 +41,10 @@ fn check_rollout_and_back(flags: &[&str]) {
     check_clean(&back);
     assert_eq!(releases(), ["1.33", "1.34", "1.36"]);
     for server in ["a", "b", "c"] {
-        // The probe's watches are open at each of them, forwarded ones too.
+        // The probe's watches, including forwarded ones, are open on each server.
         let log = lab.folder().join(format!("logs/{server}.previous.log"));
         let log = std::fs::read_to_string(log).unwrap();
-        assert!(!log.contains("not everything ended in time"), "{server} did not stop in order: {log}");
+        assert!(!log.contains("not everything ended in time"), "{server} did not stop cleanly: {log}");
     }
     let uneven = lab.run_command(&["rollout", "--to", "1.37,1.37"]).expect_failure();
     assert!(uneven.contains("2 releases for 3 servers"), "{uneven}");
@@ -64,7 +64,7 @@ fn rollout_and_back_is_clean_on_etcd() {
 #[test]
 fn probe_counts_wrong_404s_without_peering() {
     let home = tempfile::tempdir().unwrap();
-    let lab = Lab::start(home.path(), &["--feature-gates=UnknownVersionInteroperabilityProxy=false"]);
+    let lab = RunningLab::start(home.path(), &["--feature-gates=UnknownVersionInteroperabilityProxy=false"]);
     let rollout = lab.run_command(&["rollout", "--to", "1.37"]);
     assert_eq!(rollout.code, Some(1), "{rollout:?}");
     assert!(report_count(&rollout.stdout, "wrong 404") > 0, "{}", rollout.stdout);

@@ -1,5 +1,5 @@
-//! Shells, port-forwards and logs through a server to a member that has them: the user travels along, bytes go both ways, and
-//! whoever leaves is missed at the other end.
+//! exec, attach, port-forward and logs forwarded to a peer: the user is passed on, bytes flow both ways, and either
+//! side notices when the other disconnects.
 
 mod backends;
 
@@ -20,13 +20,13 @@ use transport::testing::{ReceivedRequest, ScriptedConnection, ScriptedPeer};
 use crate::*;
 
 const POD_PATH: &str = "/api/v1/namespaces/default/pods/p";
-/// A hanging server must not hang the run.
+/// Prevents a hanging server from hanging the test run.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A member that has what pods have beyond storage.
+/// A scripted peer that serves pod subresources.
 struct PodStreamsPeer {
     peer: ScriptedPeer,
-    /// Connections that the other side has closed, by what was asked for on them.
+    /// Request lines of connections that the other side has closed.
     closed: mpsc::UnboundedReceiver<String>,
 }
 
@@ -45,7 +45,7 @@ impl PodStreamsPeer {
                     }
                     serve_pod_stream(&mut visit, &heard).await;
                     visit.wait_for_close().await;
-                    // A test that has ended does not listen any more.
+                    // The receiver may be gone when the test has ended.
                     let _ = sender.send(heard.request_line);
                     return;
                 }
@@ -54,7 +54,7 @@ impl PodStreamsPeer {
         Self { peer: stage.start_peer(script).await, closed }
     }
 
-    /// The next request for a pod's part.
+    /// Returns the next request for a pod subresource.
     async fn next_pod_request(&self) -> ReceivedRequest {
         loop {
             let heard =
@@ -70,7 +70,7 @@ impl PodStreamsPeer {
     }
 }
 
-/// What is said of a pod that has none of it.
+/// Response for the pod `refused`: 400 without upgrade.
 fn refused_pod_response(heard: &ReceivedRequest) -> Option<String> {
     let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no shell here","code":400}"#;
     heard.request_line.contains("/pods/refused/").then(|| http_response("400 Bad Request", "application/json", status))
@@ -99,12 +99,12 @@ async fn serve_pod_stream(visit: &mut ScriptedConnection, heard: &ReceivedReques
     }
 }
 
-/// A server beside such a member, and a user who may do all that.
+/// Adds the scripted peer to the server `one` and grants jane the pod subresources. Returns the peer and jane's client.
 async fn start_peer_with_pod_streams(plane: &ControlPlane<'_>) -> (PodStreamsPeer, Client) {
     let admin = plane.admin("one");
     let stage = ScriptedMembers::connect(plane).await;
     let kubelets = PodStreamsPeer::start(&stage).await;
-    assert_eq!(admin.get(&format!("{POD_PATH}/log")).await.status, 501, "nobody has it yet");
+    assert_eq!(admin.get(&format!("{POD_PATH}/log")).await.status, 501, "no member serves it yet");
     stage.add_member(&admin, "apiserver-kubelets", kubelets.peer.address).await;
     let role = json!({
         "metadata": {"name": "shells"},
@@ -126,11 +126,11 @@ async fn start_peer_with_pod_streams(plane: &ControlPlane<'_>) -> (PodStreamsPee
         400 => Ok(()),
         other => Err(other.to_string()),
     };
-    eventually("the member is known and jane may", is_known).await;
+    eventually("the member is discovered and jane is authorized", is_known).await;
     (kubelets, jane)
 }
 
-/// Asks for an upgrade as `jane`, and claims to be somebody else.
+/// Requests an upgrade as `jane` with forged identity headers. Returns the response head and the stream.
 async fn request_upgrade(client: &Client, method: &str, path: &str, protocol: &str) -> (String, TlsStream<TcpStream>) {
     let mut stream = client.tls_stream(None).await.unwrap();
     let head = format!(
@@ -142,7 +142,7 @@ async fn request_upgrade(client: &Client, method: &str, path: &str, protocol: &s
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answered = Vec::new();
     while !answered.ends_with(b"\r\n\r\n") {
-        let byte = tokio::time::timeout(STREAM_TIMEOUT, stream.read_u8()).await.expect("an answer comes").unwrap();
+        let byte = tokio::time::timeout(STREAM_TIMEOUT, stream.read_u8()).await.expect("a response arrives").unwrap();
         answered.push(byte);
     }
     (String::from_utf8(answered).unwrap(), stream)
@@ -150,7 +150,7 @@ async fn request_upgrade(client: &Client, method: &str, path: &str, protocol: &s
 
 async fn read_text(stream: &mut TlsStream<TcpStream>, length: usize) -> String {
     let mut bytes = vec![0; length];
-    tokio::time::timeout(STREAM_TIMEOUT, stream.read_exact(&mut bytes)).await.expect("bytes come in time").unwrap();
+    tokio::time::timeout(STREAM_TIMEOUT, stream.read_exact(&mut bytes)).await.expect("bytes arrive in time").unwrap();
     String::from_utf8(bytes).unwrap()
 }
 
@@ -189,17 +189,17 @@ fn upgraded_connection_forwards_user_and_bytes_both_ways() {
                 "{answered}"
             );
             check_forwarded_for_jane(&kubelets.next_pod_request().await, &format!("{method} {path}"), protocol);
-            assert_eq!(read_text(&mut stream, 5).await, "hello", "what comes right behind the head is not lost");
+            assert_eq!(read_text(&mut stream, 5).await, "hello", "bytes right after the response head are not lost");
             for word in ["ping", "more"] {
                 stream.write_all(word.as_bytes()).await.unwrap();
                 assert_eq!(read_text(&mut stream, 4).await, word.to_uppercase());
             }
             if count % 2 == 0 {
-                // The client leaves, and the member learns of it.
+                // The client disconnects, and the peer notices.
                 drop(stream);
                 assert!(kubelets.next_closed_request().await.contains(&path));
             } else {
-                // The client says that it is done, and still gets what is under way.
+                // The client shuts down its writing side and still receives pending bytes.
                 stream.write_all(b"quit").await.unwrap();
                 assert_eq!(read_text(&mut stream, 4).await, "QUIT");
                 stream.shutdown().await.unwrap();
@@ -211,7 +211,7 @@ fn upgraded_connection_forwards_user_and_bytes_both_ways() {
         assert_eq!(
             metric_value(&plane.admin("one"), series).await,
             count,
-            "an upgraded connection is counted with its code"
+            "an upgraded connection is counted with status 101"
         );
     });
 }
@@ -226,9 +226,9 @@ fn refused_upgrade_returns_the_response_of_the_peer() {
         let (answered, mut stream) = request_upgrade(&jane, "GET", path, "websocket").await;
         assert!(answered.starts_with("HTTP/1.1 400 "), "{answered}");
         assert!(read_text(&mut stream, 40).await.contains("Status"));
-        // Who may not, may not: the member never hears of it.
-        let nobody = plane.server("one").client_with(ClientCredentials::Anonymous);
-        let (answered, _stream) = request_upgrade(&nobody, "GET", path, "websocket").await;
+        // The server rejects an unauthorized upgrade itself; the peer does not see it.
+        let anonymous = plane.server("one").client_with(ClientCredentials::Anonymous);
+        let (answered, _stream) = request_upgrade(&anonymous, "GET", path, "websocket").await;
         assert!(answered.starts_with("HTTP/1.1 403 "), "{answered}");
     });
 }
@@ -244,10 +244,10 @@ fn followed_log_is_streamed_and_closed_with_the_client() {
         let mut log =
             jane.send_streaming(jane.request_builder(http::Method::GET, &path), bytes::Bytes::new()).await.into_body();
         let first =
-            tokio::time::timeout(STREAM_TIMEOUT, log.frame()).await.expect("a line comes at once").unwrap().unwrap();
+            tokio::time::timeout(STREAM_TIMEOUT, log.frame()).await.expect("a line arrives at once").unwrap().unwrap();
         assert_eq!(first.into_data().unwrap(), "first\n");
         drop(log);
-        assert!(kubelets.next_closed_request().await.contains(&path), "the member may stop");
+        assert!(kubelets.next_closed_request().await.contains(&path), "the peer sees the disconnect");
     });
 }
 
@@ -265,10 +265,7 @@ fn client_disconnect_closes_the_connection_to_the_peer() {
             .write_all(format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").as_bytes())
             .await
             .unwrap();
-        assert!(
-            kubelets.next_pod_request().await.request_line.contains(&path),
-            "it is with the member, which does not answer"
-        );
+        assert!(kubelets.next_pod_request().await.request_line.contains(&path), "the request is waiting at the peer");
         drop(stream);
         assert!(kubelets.next_closed_request().await.contains(&path));
     });

@@ -1,4 +1,5 @@
-//! Members that misbehave: nobody else suffers, nothing that may exist is denied, and the figures say what is wrong.
+//! Misbehaving members: other clients are unaffected, resources that may exist are not denied, and metrics name the
+//! fault.
 
 mod discovery;
 mod forwarded_requests;
@@ -17,31 +18,31 @@ use transport::testing::{ScriptedConnection, ScriptedPeer, TestCertificates};
 
 use crate::*;
 
-/// `storage.k8s.io/v1` has it from 1.34 on, so that the old server has it only through others.
+/// `storage.k8s.io/v1` serves it from 1.34 on, so the old server has it only through peers.
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 const OLD_FLAGS: [&str; 1] = ["--emulated-version=1.33"];
 const NEW_FLAGS: [&str; 1] = ["--emulated-version=1.36"];
 const MERGED_DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// More than anybody reads of a document, and more than a server may hold of an answer.
+/// More than the limit for a discovery document, and more than a server may buffer of a response.
 const HUGE_BODY_MEGABYTES: usize = 200;
 
-/// What a member can do wrong.
+/// A fault of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerFault {
-    /// Accepts and never answers.
+    /// Accepts connections and never responds.
     Silent,
-    /// Does not speak HTTP.
+    /// Sends something other than HTTP.
     NoHttp,
-    /// Answers 200 and nonsense.
+    /// Returns 200 with invalid JSON.
     InvalidJson,
     InternalError,
     Unauthorized,
-    /// Answers 404 in plain text.
+    /// Returns 404 in plain text.
     PlainNotFound,
     Redirecting,
-    /// Answers 200 MB.
+    /// Returns 200 MB.
     HugeBody,
-    /// Announces more than it sends.
+    /// Sends less than its content-length.
     TruncatedBody,
 }
 
@@ -62,12 +63,12 @@ impl PeerFault {
         format!("{self:?}").to_lowercase()
     }
 
-    /// The identity of the member that has this fault.
+    /// Identity of the member with this fault.
     fn identity(self) -> String {
         format!("apiserver-{}", self.name())
     }
 
-    /// A group that this member alone lists.
+    /// A group that only this member lists.
     fn group(self) -> String {
         format!("{}.k8s.io", self.name())
     }
@@ -76,7 +77,7 @@ impl PeerFault {
         format!("/apis/{}/v1/things", self.group())
     }
 
-    /// Answers a request in its way. Whoever would be sent elsewhere is sent to `rogue`.
+    /// Responds to a request with the fault. A redirect points to `rogue`.
     async fn respond(self, visit: &mut ScriptedConnection, rogue: SocketAddr) {
         let json = "application/json";
         match self {
@@ -108,7 +109,7 @@ impl PeerFault {
         }
     }
 
-    /// Whether a connection is of use after that.
+    /// True if the connection can be reused after the response.
     fn leaves_connection_usable(self) -> bool {
         !matches!(self, Self::Silent | Self::NoHttp | Self::TruncatedBody)
     }
@@ -141,7 +142,7 @@ async fn get_merged_discovery(client: &Client) -> cluster_tests::client::FullRes
         .await
 }
 
-/// Somebody who must never be spoken to.
+/// A peer that must not be contacted.
 async fn start_forbidden_peer(stage: &ScriptedMembers) -> ScriptedPeer {
     stage.start_peer(async |mut visit: ScriptedConnection| visit.wait_for_close().await).await
 }

@@ -1,4 +1,4 @@
-//! What forwarding costs the server that does it, for how long it does it, and which way requests take.
+//! Cost, duration and path of forwarding.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::*;
 
-/// `storage.k8s.io/v1` has it from 1.34 on, so that the old server has it only through the new one.
+/// `storage.k8s.io/v1` serves it from 1.34 on, so the old server has it only through the new one.
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 const OLD_FLAG: &str = "--emulated-version=1.33";
 const NEW_FLAG: &str = "--emulated-version=1.36";
@@ -20,7 +20,7 @@ async fn expect_ok(client: &Client, path: &str) -> Result<(), String> {
     if found.status == 200 { Ok(()) } else { Err(found.summary()) }
 }
 
-/// What a server counts of its own requests for the classes.
+/// Series that counts a server's own requests for the classes.
 fn request_count_series(verb: &str) -> String {
     format!(
         "apiserver_request_total{{code=\"200\",group=\"storage.k8s.io\",resource=\"volumeattributesclasses\",\
@@ -35,7 +35,7 @@ fn forwarded_watches_take_no_seat_and_requests_log_nothing() {
     plane.start("old", &[OLD_FLAG, "--max-requests-inflight=2", "--max-mutating-requests-inflight=2"]);
     let old = plane.admin("old");
     block_on(async {
-        eventually("the servers know each other", async || expect_ok(&old, CLASSES_PATH).await).await;
+        eventually("the servers discover each other", async || expect_ok(&old, CLASSES_PATH).await).await;
         let mut watches = Vec::new();
         for _ in 0..10 {
             watches.push(WatchReader::open(&old, &format!("{CLASSES_PATH}?watch=true")).await);
@@ -43,7 +43,7 @@ fn forwarded_watches_take_no_seat_and_requests_log_nothing() {
         let (before, log) =
             (metric_value(&old, &request_count_series("LIST")).await, plane.server("old").log().lines().count());
         for _ in 0..20 {
-            assert_eq!(old.get(CLASSES_PATH).await.status, 200, "the watches leave room for others");
+            assert_eq!(old.get(CLASSES_PATH).await.status, 200, "watches take no in-flight seat");
         }
         assert_eq!(
             metric_value(&old, &request_count_series("LIST")).await,
@@ -59,7 +59,7 @@ fn forwarded_watches_take_no_seat_and_requests_log_nothing() {
     });
 }
 
-/// For how long bodies were held, whosever they were.
+/// Total time that the bandwidth limit delayed bodies, over all peers.
 async fn bandwidth_wait_seconds(client: &Client) -> f64 {
     let page = client.get("/metrics").await;
     let text = String::from_utf8_lossy(&page.body).into_owned();
@@ -75,18 +75,18 @@ fn bandwidth_limit_delays_forwarded_bodies_without_loss() {
     let [new, old] = ["new", "old"].map(|name| plane.admin(name));
     let one = format!("{CLASSES_PATH}/one");
     block_on(async {
-        eventually("the servers know each other", async || expect_ok(&old, CLASSES_PATH).await).await;
+        eventually("the servers discover each other", async || expect_ok(&old, CLASSES_PATH).await).await;
         let class = json!({
             "metadata": {"name": "one"}, "driverName": "disks.example.com", "parameters": {"a": "x".repeat(30_000)},
         });
         assert_eq!(old.create(CLASSES_PATH, &class).await.status, 201);
-        eventually("an answer is held, since the one before is not paid for", async || {
+        eventually("a response is delayed by the bandwidth limit", async || {
             let [direct, forwarded] = [new.get(&one).await, old.get(&one).await];
             assert_eq!(forwarded.body, direct.body);
-            if bandwidth_wait_seconds(&old).await > 0.0 { Ok(()) } else { Err("nothing was held".to_owned()) }
+            if bandwidth_wait_seconds(&old).await > 0.0 { Ok(()) } else { Err("nothing was delayed".to_owned()) }
         })
         .await;
-        assert_eq!(bandwidth_wait_seconds(&new).await, 0.0, "the limit is that of the server that forwards");
+        assert_eq!(bandwidth_wait_seconds(&new).await, 0.0, "the limit applies at the forwarding server");
     });
 }
 
@@ -96,24 +96,24 @@ fn draining_server_still_forwards_requests() {
     plane.start("new", &[NEW_FLAG]);
     plane.start("old", &[OLD_FLAG, "--shutdown-delay-duration=3s"]);
     let old = plane.admin("old");
-    block_on(eventually("the servers know each other", async || expect_ok(&old, CLASSES_PATH).await));
+    block_on(eventually("the servers discover each other", async || expect_ok(&old, CLASSES_PATH).await));
     std::thread::scope(|scope| {
         let stopping = scope.spawn(|| plane.stop("old"));
         block_on(async {
-            eventually("it is not ready any more", async || match old.get("/readyz").await.status.as_u16() {
+            eventually("the server is no longer ready", async || match old.get("/readyz").await.status.as_u16() {
                 500 => Ok(()),
                 other => Err(other.to_string()),
             })
             .await;
             for _ in 0..20 {
-                assert_eq!(old.get(CLASSES_PATH).await.status, 200, "what it takes on it still forwards");
+                assert_eq!(old.get(CLASSES_PATH).await.status, 200, "a draining server still forwards");
             }
         });
         stopping.join().unwrap();
     });
 }
 
-/// Passes connections on, and counts them.
+/// Relays TCP connections to `target` and counts them.
 async fn relay(listener: TcpListener, target: SocketAddr, count: Arc<AtomicUsize>) {
     while let Ok((mut here, _)) = listener.accept().await {
         count.fetch_add(1, Ordering::SeqCst);
@@ -121,12 +121,12 @@ async fn relay(listener: TcpListener, target: SocketAddr, count: Arc<AtomicUsize
             let mut there = TcpStream::connect(target).await.unwrap();
             let _ = tokio::io::copy_bidirectional(&mut here, &mut there).await;
         };
-        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        #[expect(clippy::disallowed_methods, reason = "the task ends with the test's runtime")]
         tokio::spawn(carrying);
     }
 }
 
-/// The addresses of a server's peers.
+/// Addresses of a server's peers, from `/debug/peers`.
 async fn peer_addresses(client: &Client) -> Vec<String> {
     let report = client.get("/debug/peers").await.json();
     let members = report["members"].as_array().unwrap().clone();
@@ -147,13 +147,13 @@ fn peers_connect_to_the_advertised_address() {
     let target = plane.server("new").address().parse().unwrap();
     runtime.block_on(async {
         let count = Arc::new(AtomicUsize::new(0));
-        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        #[expect(clippy::disallowed_methods, reason = "the task ends with the test's runtime")]
         tokio::spawn(relay(listener, target, count.clone()));
-        eventually("the servers know each other", async || expect_ok(&old, CLASSES_PATH).await).await;
+        eventually("the servers discover each other", async || expect_ok(&old, CLASSES_PATH).await).await;
         assert_eq!(peer_addresses(&old).await, [advertised.to_string()]);
-        assert!(count.load(Ordering::SeqCst) > 0, "requests go there");
+        assert!(count.load(Ordering::SeqCst) > 0, "requests use the advertised address");
     });
-    // Without the flags it is where the server listens; if that is everywhere, an address of the host.
+    // Without the flags a server advertises its listen address, or an address of the host if it listens on all.
     plane.stop("new");
     plane.start("new", &[NEW_FLAG]);
     let listens = plane.server("new").address().to_owned();
@@ -162,14 +162,14 @@ fn peers_connect_to_the_advertised_address() {
         let found = peer_addresses(&old).await;
         if found == [listens.clone()] { Ok(()) } else { Err(format!("{found:?}")) }
     };
-    block_on(eventually("it is known where it listens", is_there));
+    block_on(eventually("the listen address is advertised", is_there));
     plane.stop("new");
     plane.start("new", &[NEW_FLAG, "--bind-address=0.0.0.0", "--advertise-address=127.0.0.1"]);
-    block_on(eventually("it is known where it says that it is", is_there));
+    block_on(eventually("the address of the flags is advertised", is_there));
     plane.stop("new");
     plane.start("new", &[NEW_FLAG, "--bind-address=0.0.0.0"]);
     block_on(async {
-        eventually("it is served from, wherever that is", async || expect_ok(&old, CLASSES_PATH).await).await;
+        eventually("the peer is used", async || expect_ok(&old, CLASSES_PATH).await).await;
         let found = peer_addresses(&old).await;
         assert!(found.len() == 1 && !found[0].starts_with("0.0.0.0"), "{found:?}");
     });
@@ -187,7 +187,7 @@ fn forwarding_follows_the_feature_gate_across_restarts() {
             found if found == wanted => Ok(()),
             other => Err(other.to_string()),
         };
-        block_on(eventually("the gate decides", answers));
+        block_on(eventually("the gate takes effect", answers));
         plane.stop("old");
     }
 }
@@ -199,23 +199,23 @@ fn every_listed_collection_is_served_or_501() {
     plane.start("new", &["--emulated-version=1.37", "--runtime-config=api/all=true"]);
     let clients = ["old", "new"].map(|name| plane.admin(name));
     block_on(async {
-        eventually("the servers know each other", async || expect_ok(&clients[0], CLASSES_PATH).await).await;
+        eventually("the servers discover each other", async || expect_ok(&clients[0], CLASSES_PATH).await).await;
         for client in &clients {
             let mut asked = 0;
             for path in list_collection_paths(client).await {
                 let answer = client.get(&path).await;
-                // What is listed and not built says so.
+                // Listed resources that are not implemented return 501.
                 assert!([200, 501].contains(&answer.status.as_u16()), "{path}: {}", answer.summary());
                 asked += u32::from(answer.status == 200);
             }
-            assert!(asked > 50, "{asked} collections were seen");
+            assert!(asked > 50, "{asked} collections were listed");
             let made = metric_value(client, "aggregator_discovery_peer_aggregated_cache_misses_total").await;
-            assert!(made > 0, "the document was made, and that is counted");
+            assert!(made > 0, "building the merged document is counted");
         }
     });
 }
 
-/// The paths of all collections that a server lists for the whole cluster.
+/// Paths of all collections in a server's merged discovery document.
 async fn list_collection_paths(client: &Client) -> Vec<String> {
     let merged = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let request = client.request_builder(http::Method::GET, "/apis").header("accept", merged);

@@ -1,6 +1,6 @@
-//! Beside a real kube-apiserver on one etcd: each side forwards to the other, and reads what the other wrote.
+//! Our server beside a real kube-apiserver on one etcd: each forwards to the other and reads what the other wrote.
 //!
-//! Run if `KUBEBUILDER_ASSETS` names a folder with a `kube-apiserver`, 1.35 or newer.
+//! Skipped unless `KUBEBUILDER_ASSETS` names a folder with a `kube-apiserver` 1.35 or newer.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use http::Method;
 use crate::custom_resource::{CARTS_PATH, CRD_PATH, carts_crd};
 use crate::*;
 
-/// `storage.k8s.io/v1` has it from 1.34 on.
+/// `storage.k8s.io/v1` serves it from 1.34 on.
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 const JOBS_PATH: &str = "/apis/batch/v1/namespaces/default/jobs";
-/// Ours is older, and the real one lacks something that ours has.
+/// Our server is older, and the real one has batch/v1 disabled, which ours serves.
 const OUR_FLAGS: [&str; 2] = ["--emulated-version=1.33", "--peer-response-headers"];
 const KUBE_APISERVER_FLAGS: [&str; 1] = ["--runtime-config=batch/v1=false"];
 
@@ -38,7 +38,7 @@ async fn expect_ok(client: &Client, path: &str) -> Result<(), String> {
     if found.status == 200 { Ok(()) } else { Err(found.summary()) }
 }
 
-/// How many requests for a resource a server has forwarded with success.
+/// Number of requests for a resource that a server has forwarded successfully.
 async fn forwarded_count(client: &Client, group: &str, resource: &str) -> u64 {
     let series = |code: &str| {
         format!(
@@ -48,7 +48,7 @@ async fn forwarded_count(client: &Client, group: &str, resource: &str) -> u64 {
     metric_value(client, &series("200")).await + metric_value(client, &series("201")).await
 }
 
-/// Everything that can be done with an object of a kind, through one server; the other sees it. Returns the number of requests.
+/// Exercises all verbs of a kind through `client`, with `other` seeing the result. Returns the number of requests.
 async fn check_all_verbs(client: &Client, other: &Client, collection: &str, object: &Value) -> u64 {
     let mut watch = WatchReader::open(client, &format!("{collection}?watch=true&resourceVersion=0")).await;
     let name = object["metadata"]["name"].as_str().unwrap();
@@ -63,7 +63,7 @@ async fn check_all_verbs(client: &Client, other: &Client, collection: &str, obje
     assert_eq!(patched.status, 200, "{}", patched.summary());
     let mut wanted = other.get(&one).await.json();
     wanted["metadata"]["labels"]["step"] = "updated".into();
-    // Whoever has the resource itself writes, and the other one's watch tells of it.
+    // The serving server writes, and the other's watch reports it.
     let updated = other.update(&one, &wanted).await;
     assert_eq!(updated.status, 200, "{}", updated.summary());
     assert_eq!(client.get(collection).await.json()["items"][0]["metadata"]["labels"]["step"], "updated");
@@ -82,7 +82,7 @@ async fn check_all_verbs(client: &Client, other: &Client, collection: &str, obje
     5
 }
 
-/// Requests whose path or method fits no route of their resource, for what only a real server has, and for what only ours has.
+/// Requests whose path or method fits no route of the resource, for resources of either server.
 pub(crate) const ROUTE_MISMATCHES: [&str; 10] = [
     "GET /apis/storage.k8s.io/v1/namespaces/default/volumeattributesclasses",
     "GET /apis/storage.k8s.io/v1/watch/namespaces/default/volumeattributesclasses",
@@ -110,16 +110,16 @@ fn route_mismatch_is_rejected_alike_by_kube_apiserver_and_unskew() {
     let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &KUBE_APISERVER_FLAGS) else { return };
     let (ours, real) = (plane.admin("ours"), server.admin());
     block_on(async {
-        eventually("ours knows the real one", async || expect_ok(&ours, CLASSES_PATH).await).await;
-        eventually("the real one knows ours", async || expect_ok(&real, JOBS_PATH).await).await;
+        eventually("our server discovers kube-apiserver", async || expect_ok(&ours, CLASSES_PATH).await).await;
+        eventually("kube-apiserver discovers our server", async || expect_ok(&real, JOBS_PATH).await).await;
         for request in ROUTE_MISMATCHES {
             let [by_ours, by_real] = [send_request(&ours, request).await, send_request(&real, request).await];
             assert!(by_real.status == 404 || by_real.status == 405, "{request}: {}", by_real.summary());
             assert_eq!(by_ours.summary(), by_real.summary(), "{request}");
         }
-        // Custom resources have routes of their own, so that the real server's answer counts.
+        // Custom resources have their own routes, so kube-apiserver's response decides.
         assert_eq!(real.create(CRD_PATH, &carts_crd()).await.status, 201);
-        eventually("ours knows the carts", async || expect_ok(&ours, CARTS_PATH).await).await;
+        eventually("our server forwards the custom resource", async || expect_ok(&ours, CARTS_PATH).await).await;
         for request in ["GET /apis/shop.example.com/v1/carts/a".to_owned(), format!("HEAD {CARTS_PATH}")] {
             let [by_ours, by_real] = [send_request(&ours, &request).await, send_request(&real, &request).await];
             assert_eq!((by_ours.status, by_ours.body), (by_real.status, by_real.body), "{request}");
@@ -135,26 +135,26 @@ fn kube_apiserver_and_unskew_serve_each_others_resources() {
     let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &KUBE_APISERVER_FLAGS) else { return };
     let (ours, real) = (plane.admin("ours"), server.admin());
     block_on(async {
-        eventually("ours knows the real one", async || expect_ok(&ours, CLASSES_PATH).await).await;
-        eventually("the real one knows ours", async || expect_ok(&real, JOBS_PATH).await).await;
+        eventually("our server discovers kube-apiserver", async || expect_ok(&ours, CLASSES_PATH).await).await;
+        eventually("kube-apiserver discovers our server", async || expect_ok(&real, JOBS_PATH).await).await;
         let sent = check_all_verbs(&ours, &real, CLASSES_PATH, &volume_attributes_class("one")).await;
         let count = forwarded_count(&ours, "storage.k8s.io", "volumeattributesclasses").await;
-        assert!(count >= sent, "ours has forwarded {count} of {sent}");
+        assert!(count >= sent, "our server forwarded {count} of {sent}");
         let sent = check_all_verbs(&real, &ours, JOBS_PATH, &job("one")).await;
         let count = forwarded_count(&real, "batch", "jobs").await;
-        assert!(count >= sent, "the real one has forwarded {count} of {sent}");
+        assert!(count >= sent, "kube-apiserver forwarded {count} of {sent}");
         let [of_ours, of_real] = [list_merged_resources(&ours).await, list_merged_resources(&real).await];
         assert_eq!(of_ours.symmetric_difference(&of_real).collect::<Vec<_>>(), Vec::<&String>::new());
         let has = |name: &str| of_ours.iter().any(|listed| listed.contains(name));
         assert!(has("\"volumeattributesclasses\"") && has("\"jobs\"") && of_ours.len() > 50, "{of_ours:?}");
         check_objects_are_read_by_both(&ours, &real).await;
-        // A shell reaches the real one with its user: it looks for the pod, and does not ask who that is.
+        // exec reaches kube-apiserver as the authenticated user: it returns 404 for the pod, not 401.
         let shell = ours.get("/api/v1/namespaces/default/pods/none/exec?command=sh").await;
         assert_eq!(shell.summary(), "404 pods \"none\" not found");
     });
 }
 
-/// What a server lists for the whole cluster: resources and subresources with their verbs.
+/// Resources and subresources with their verbs from the merged discovery document.
 async fn list_merged_resources(client: &Client) -> BTreeSet<String> {
     let merged = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let request = client.request_builder(Method::GET, "/apis").header("accept", merged);
@@ -184,7 +184,7 @@ fn verbs(value: &Value) -> String {
     verbs.into_iter().collect::<Vec<_>>().join(",")
 }
 
-/// Objects of many kinds, written by each and read by both.
+/// Writes objects of many kinds through each server and reads them through both.
 async fn check_objects_are_read_by_both(ours: &Client, real: &Client) {
     let pod = json!({"containers": [{"name": "c", "image": "i"}]});
     let labels = json!({"a": "b"});
@@ -234,17 +234,17 @@ fn namespace_with_objects_of_kube_apiserver_is_deleted() {
     let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
     let (ours, real) = (plane.admin("ours"), server.admin());
     block_on(async {
-        // `resource.k8s.io/v1` comes with 1.34.
+        // `resource.k8s.io/v1` exists from 1.34 on.
         let claims = "/apis/resource.k8s.io/v1/namespaces/going/resourceclaims";
         let made = real.create("/api/v1/namespaces", &json!({"metadata": {"name": "going"}})).await;
         assert_eq!(made.status, 201, "{}", made.summary());
-        eventually("ours knows the real one", async || expect_ok(&ours, claims).await).await;
+        eventually("our server discovers kube-apiserver", async || expect_ok(&ours, claims).await).await;
         assert_eq!(ours.create("/api/v1/namespaces/going/configmaps", &config_map("a")).await.status, 201);
         let claim = json!({"metadata": {"name": "a"}, "spec": {}});
         let created = ours.create(claims, &claim).await;
         assert_eq!(created.status, 201, "{}", created.summary());
         assert_eq!(ours.delete("/api/v1/namespaces/going").await.status, 200);
-        eventually("it is emptied and gone", async || {
+        eventually("the namespace is emptied and gone", async || {
             match real.get("/api/v1/namespaces/going").await.status.as_u16() {
                 404 => Ok(()),
                 _ => Err(ours.get("/api/v1/namespaces/going").await.json()["status"].to_string()),
@@ -263,7 +263,7 @@ fn resource_of_dead_kube_apiserver_is_503_until_it_returns() {
     plane.start("ours", &OUR_FLAGS);
     let Some(real) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
     let ours = plane.admin("ours");
-    block_on(eventually("ours knows the real one", async || expect_ok(&ours, CLASSES_PATH).await));
+    block_on(eventually("our server discovers kube-apiserver", async || expect_ok(&ours, CLASSES_PATH).await));
     real.kill();
     let is_unavailable = async |client: &Client| {
         let refused = client.get(CLASSES_PATH).await;
@@ -271,13 +271,13 @@ fn resource_of_dead_kube_apiserver_is_503_until_it_returns() {
         assert_eq!(client.get("/apis/example.com/v1/widgets").await.status, 404);
     };
     block_on(is_unavailable(&ours));
-    // One that starts meanwhile knows what the dead one served.
+    // A server that starts meanwhile knows from the store what the dead one served.
     plane.stop("ours");
     plane.start("ours", &OUR_FLAGS);
     let ours = plane.admin("ours");
     block_on(is_unavailable(&ours));
     let _real = KubeApiserver::start(plane.folder(), &etcd, &[]);
-    block_on(eventually("it is served from again", async || expect_ok(&ours, CLASSES_PATH).await));
+    block_on(eventually("kube-apiserver is used again", async || expect_ok(&ours, CLASSES_PATH).await));
 }
 
 async fn expect_status(client: &Client, path: &str, status: u16) -> Result<(), String> {
@@ -293,20 +293,20 @@ fn custom_resource_of_kube_apiserver_is_served_through_unskew() {
     let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
     let (ours, real) = (plane.admin("ours"), server.admin());
     block_on(async {
-        eventually("ours knows the real one", async || expect_ok(&ours, CLASSES_PATH).await).await;
+        eventually("our server discovers kube-apiserver", async || expect_ok(&ours, CLASSES_PATH).await).await;
         assert_eq!(ours.get(CARTS_PATH).await.status, 404);
         let created = ours.create(CRD_PATH, &carts_crd()).await;
         assert_eq!(created.status, 201, "{}", created.summary());
-        eventually("the real one serves it", async || expect_ok(&real, CARTS_PATH).await).await;
+        eventually("kube-apiserver serves the custom resource", async || expect_ok(&real, CARTS_PATH).await).await;
         let begun = std::time::Instant::now();
-        eventually("ours serves it too", async || {
+        eventually("our server forwards the custom resource", async || {
             let found = ours.get(CARTS_PATH).await;
-            // It is defined, so that nobody may say that it is not there.
+            // The definition exists, so 404 would be wrong.
             assert!([200, 503].contains(&found.status.as_u16()), "{}", found.summary());
             if found.status == 200 { Ok(()) } else { Err(found.summary()) }
         })
         .await;
-        // Without being told of the definition ours would ask after a minute.
+        // Our server watches definitions; otherwise it would fetch discovery only after a minute.
         assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
         let cart = json!({"apiVersion": "shop.example.com/v1", "kind": "Cart", "metadata": {"name": "a"}, "price": 3});
         assert_eq!(ours.create(CARTS_PATH, &cart).await.status, 201);
@@ -314,7 +314,7 @@ fn custom_resource_of_kube_apiserver_is_served_through_unskew() {
         assert!(list_merged_resources(&ours).await.iter().any(|name| name.contains("\"carts\"")));
     });
     server.kill();
-    block_on(eventually("it is not denied", async || expect_status(&ours, CARTS_PATH, 503).await));
+    block_on(eventually("the custom resource is 503", async || expect_status(&ours, CARTS_PATH, 503).await));
     plane.stop("ours");
     plane.start("ours", &OUR_FLAGS);
     let ours = plane.admin("ours");

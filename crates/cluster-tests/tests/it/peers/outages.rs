@@ -1,15 +1,15 @@
-//! Servers that die, leave and come back: never a guessed 404, never a write twice.
+//! Servers that die, leave and return: never a guessed 404, never a repeated write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// How long the questions go on after a server is gone.
+/// How long requests are repeated after a server is gone.
 const OBSERVATION_TIME: Duration = Duration::from_secs(3);
-/// The bar for a server that returns.
+/// Limit for a returning server to be used again.
 const RETURN_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Asks again and again for so long; every answer must be as expected.
+/// Repeats a GET for [`OBSERVATION_TIME`]; every response must have the expected status.
 #[track_caller]
 fn expect_status_for_a_while(client: &Client, path: &str, expected: StatusCode) {
     let begun = Instant::now();
@@ -28,7 +28,7 @@ fn wait_until_served(limit: Duration, client: &Client, path: &str) {
     });
 }
 
-/// One server that lacks the classes, and some that have them; the class `one` is there.
+/// Starts one server without the classes and some with them, and creates the class `one`.
 #[track_caller]
 fn start_with_classes(plane: &mut ControlPlane<'_>, capable: &[&str]) -> Client {
     plane.start("old", &OLD_FLAGS);
@@ -74,7 +74,7 @@ fn resource_is_503_during_restart_of_its_only_server() {
             is_over.store(true, Ordering::Relaxed);
             let codes = asking.join().unwrap();
             assert!(codes.iter().all(|code| [200, 503].contains(code)), "{codes:?}");
-            assert!(codes.contains(&503), "the outage was seen: {codes:?}");
+            assert!(codes.contains(&503), "the outage is visible: {codes:?}");
         });
     });
 }
@@ -89,7 +89,7 @@ fn resource_of_a_stopped_server_is_404_after_the_linger() {
     wait_until_served(RETURN_TIME_MAX, &old, CLASSES_PATH);
     plane.stop("new");
     assert_eq!(block_on(old.get(CLASSES_PATH)).status, StatusCode::SERVICE_UNAVAILABLE);
-    wait_within(Duration::from_secs(10), "nobody serves it any more", async || {
+    wait_within(Duration::from_secs(10), "no member serves it any more", async || {
         let answer = old.get(CLASSES_PATH).await;
         if answer.status == StatusCode::NOT_FOUND { Ok(()) } else { Err(answer.summary()) }
     });
@@ -107,7 +107,7 @@ fn restarted_server_remembers_resources_of_a_dead_peer() {
             let answer = block_on(old.get(&path));
             assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.summary());
         }
-        // At the same moment: what no member ever served is not there.
+        // At the same time, a path that no member ever served is 404.
         for path in ["/apis/example.com/v1/widgets", "/apis/storage.k8s.io/v9/things"] {
             let answer = block_on(old.get(path));
             assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}: {}", answer.summary());
@@ -120,7 +120,7 @@ fn restarted_server_remembers_resources_of_a_dead_peer() {
 #[test]
 fn crash_marks_only_exclusively_served_versions_stale() {
     let mut plane = ControlPlane::new(TestStore::Sqlite);
-    // Soon suspect: what only it serves is stale then.
+    // A short TTL makes a killed server suspect soon, and its exclusive versions stale.
     let quick = "--peer-endpoint-ttl=2s";
     plane.start("a", &["--emulated-version=1.36", quick]);
     plane.start("b", &["--emulated-version=1.36", quick]);
@@ -142,7 +142,7 @@ fn crash_marks_only_exclusively_served_versions_stale() {
     };
     assert_eq!(stale(&block_on(document())), Vec::<String>::new());
     plane.kill("c");
-    wait_within(Duration::from_secs(10), "what only the dead server has is stale", async || {
+    wait_within(Duration::from_secs(10), "exclusive versions of the dead server are stale", async || {
         let found = stale(&document().await);
         if found.is_empty() { Err("nothing is stale".to_owned()) } else { Ok(()) }
     });
@@ -156,7 +156,7 @@ fn crash_marks_only_exclusively_served_versions_stale() {
             item["metadata"]["name"] == group
                 && item["versions"].as_array().unwrap().iter().any(|known| known["version"] == version)
         });
-        assert!(!is_ours, "{group}/{version} is stale although it is served here: {ours}");
+        assert!(!is_ours, "{group}/{version} is stale although this server serves it: {ours}");
     }
 }
 
@@ -197,7 +197,7 @@ fn requests_succeed_while_another_capable_server_is_live() {
             let answers: Vec<u64> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
             assert!(answers.iter().all(|answers| *answers > 10), "{answers:?}");
             let outcomes = writer.join().unwrap();
-            // A write may fail only by having been with the server that died; nobody repeats it.
+            // A write may fail only if it was in flight to the killed server; it is not retried.
             let failed: Vec<_> = outcomes.iter().filter(|(_, answer)| answer.status != StatusCode::CREATED).collect();
             assert!(failed.len() <= 1, "{failed:?}");
             for (name, answer) in &failed {
@@ -213,7 +213,7 @@ fn requests_succeed_while_another_capable_server_is_live() {
                 .collect();
             for (name, answer) in &outcomes {
                 let is_there = names.contains(&name.as_str());
-                assert!(is_there || answer.status != StatusCode::CREATED, "{name} was acknowledged and is lost");
+                assert!(is_there || answer.status != StatusCode::CREATED, "{name} was acknowledged but is lost");
             }
         });
     });

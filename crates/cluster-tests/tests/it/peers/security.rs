@@ -1,4 +1,4 @@
-//! What nobody can make servers do by lying to them, and for whom a forwarded request counts.
+//! Forged headers, leases and certificates, and the user of forwarded requests.
 
 mod certificates;
 mod egress;
@@ -17,14 +17,14 @@ use transport::testing::ScriptedConnection;
 
 use crate::*;
 
-/// `storage.k8s.io/v1` has it from 1.34 on, so that the old server has it only through the new one.
+/// `storage.k8s.io/v1` serves it from 1.34 on, so the old server has it only through the new one.
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
 const OLD_FLAGS: [&str; 2] = ["--emulated-version=1.33", "--peer-response-headers"];
 const NEW_FLAGS: [&str; 2] = ["--emulated-version=1.36", "--peer-response-headers"];
-/// Anybody may read it.
+/// Every user may read it.
 const VERSION_PATH: &str = "/version";
 
-/// A client with a certificate of the servers' own authority.
+/// Client with a certificate of the servers' CA for this user.
 fn client_of_user(plane: &ControlPlane<'_>, server: &str, name: &str) -> Client {
     let server = plane.server(server);
     let authority = CertificateAuthority::open_or_create(&server.pki(), "ca").unwrap();
@@ -45,7 +45,7 @@ async fn expect_ok(client: &Client, path: &str) -> Result<(), String> {
     if found.status == 200 { Ok(()) } else { Err(found.summary()) }
 }
 
-/// Lets a user have a ClusterRole everywhere.
+/// Binds a ClusterRole to a user.
 async fn bind_cluster_role(admin: &Client, role: &str, user: &str) {
     let binding = json!({
         "metadata": {"name": format!("{user}-{}", role.replace(':', "-"))},
@@ -63,11 +63,11 @@ fn client_cannot_forge_peer_or_identity_headers() {
     plane.start("new", &NEW_FLAGS);
     let (admin, jane) = (plane.admin("old"), client_of_user(&plane, "old", "jane"));
     block_on(async {
-        eventually("the servers know each other", async || expect_ok(&admin, CLASSES_PATH).await).await;
+        eventually("the servers discover each other", async || expect_ok(&admin, CLASSES_PATH).await).await;
         for mark in ["x-kubernetes-peer-proxied", "X-Kubernetes-APIServer-Rerouted"] {
             let served = get_with_headers(&admin, CLASSES_PATH, &[(mark, "true")]).await;
             assert_eq!(served.status, 200, "{mark}: {}", served.summary());
-            assert_eq!(served.headers["x-unskew-routing-rule"], "5", "{mark}: it is forwarded all the same");
+            assert_eq!(served.headers["x-unskew-routing-rule"], "5", "{mark}: the request is still forwarded");
         }
         let claims = [
             ("X-Remote-User", "kubernetes-admin"),
@@ -95,7 +95,7 @@ fn check_forged_leases(store: TestStore<'_>) {
     plane.start("new", &NEW_FLAGS);
     let old = plane.admin("old");
     block_on(async {
-        eventually("the servers know each other", async || expect_ok(&old, CLASSES_PATH).await).await;
+        eventually("the servers discover each other", async || expect_ok(&old, CLASSES_PATH).await).await;
         let members = async || old.get("/debug/peers").await.json();
         let count = |report: &Value| report["members"].as_array().map_or(0, Vec::len);
         let known = count(&members().await);
@@ -112,7 +112,7 @@ fn check_forged_leases(store: TestStore<'_>) {
             lease("apiserver-elsewhere", &|lease| lease["metadata"]["namespace"] = "default".into()),
             lease("apiserver-scheduler", &|lease| lease["metadata"]["labels"][label] = "kube-scheduler".into()),
             lease("apiserver-unlabelled", &|lease| lease["metadata"]["labels"] = json!({})),
-            lease("apiserver-unheld", &|lease| lease["spec"]["holderIdentity"] = "somebody".into()),
+            lease("apiserver-unheld", &|lease| lease["spec"]["holderIdentity"] = "another".into()),
             lease("apiserver-borrowed", &|lease| lease["spec"]["holderIdentity"] = "apiserver-other_1".into()),
             lease("kube-apiserver-a", &|_| {}),
         ];
@@ -121,11 +121,16 @@ fn check_forged_leases(store: TestStore<'_>) {
             let created = old.create(&path, phantom).await;
             assert_eq!(created.status, 201, "{}", created.summary());
         }
-        // Absence is said only when everything above has been seen.
-        assert_eq!(old.get("/apis/future.k8s.io/v1/things").await.status, 404, "nobody is taken for a member");
+        // 404 is returned only after the server has seen everything above.
+        assert_eq!(
+            old.get("/apis/future.k8s.io/v1/things").await.status,
+            404,
+            "none of the forged leases makes a member"
+        );
         assert_eq!(count(&members().await), known);
 
-        // One that makes a member gives it no address; nor does an object that looks like an endpoint record.
+        // A valid lease makes a member without an address; an Endpoints object that looks like an endpoint record adds
+        // none.
         let created = old.create(IDENTITY_LEASES, &lease("apiserver-rogue", &|_| {})).await;
         assert_eq!(created.status, 201, "{}", created.summary());
         let endpoints = json!({
@@ -142,7 +147,7 @@ fn check_forged_leases(store: TestStore<'_>) {
         let member = report["members"].as_array().unwrap().iter().find(|member| member["server"] == "apiserver-rogue");
         assert!(member.unwrap()["address"].is_null(), "{report:#}");
         assert_eq!(old.get(CLASSES_PATH).await.status, 200);
-        assert_eq!(rogue.connection_count(), 0, "nobody goes where a lease points to");
+        assert_eq!(rogue.connection_count(), 0, "no server connects to the forged address");
     });
 }
 
@@ -172,7 +177,7 @@ fn second_server_with_the_same_identity_exits() {
     );
     block_on(async {
         assert_eq!(first.get("/readyz").await.status, 200);
-        assert_eq!(lease().await, holder, "its lease is as it was");
+        assert_eq!(lease().await, holder, "the lease is unchanged");
     });
 }
 
@@ -186,11 +191,11 @@ fn debug_peers_page_requires_permission() {
         let refused = jane.get("/debug/peers").await;
         assert_eq!(refused.summary(), "403 forbidden: User \"jane\" cannot get path \"/debug/peers\"");
         assert_eq!(jane.get("/metrics").await.status, 403);
-        let nobody = plane.server("one").client_with(ClientCredentials::Anonymous);
-        assert_eq!(nobody.get("/debug/peers").await.status, 403);
+        let anonymous = plane.server("one").client_with(ClientCredentials::Anonymous);
+        assert_eq!(anonymous.get("/debug/peers").await.status, 403);
         bind_cluster_role(&admin, "unskew:viewer", "jane").await;
-        eventually("she may see it", async || expect_ok(&jane, "/debug/peers").await).await;
+        eventually("jane may read /debug/peers", async || expect_ok(&jane, "/debug/peers").await).await;
         assert_eq!(jane.get("/metrics").await.status, 200);
-        assert_eq!(jane.get("/api/v1/namespaces").await.status, 403, "and nothing else");
+        assert_eq!(jane.get("/api/v1/namespaces").await.status, 403, "jane has no other rights");
     });
 }

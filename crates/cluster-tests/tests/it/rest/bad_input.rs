@@ -1,4 +1,4 @@
-//! Bad input: a clear Status, and a server that goes on.
+//! Invalid requests get a clear Status, and the server keeps serving.
 
 use http::Method;
 
@@ -44,7 +44,7 @@ fn malformed_requests_are_rejected_and_the_server_keeps_serving() {
         assert_eq!(get(&format!("{CONFIG_MAPS_PATH}?continue=x")).await.status, 400);
         let options = client.send(client.request_builder(Method::OPTIONS, CONFIG_MAPS_PATH), bytes::Bytes::new()).await;
         assert_eq!(options.status, 405);
-        // Methods that do not go with one object, or with all of them.
+        // Methods that do not fit an object or a collection.
         let to = async |method, path: &str, media_type| client.send_body(method, path, media_type, "{}".into()).await;
         assert_eq!(to(Method::POST, &format!("{CONFIG_MAPS_PATH}/a"), json).await.status, 405);
         assert_eq!(to(Method::PATCH, CONFIG_MAPS_PATH, "application/merge-patch+json").await.status, 405);
@@ -55,7 +55,7 @@ fn malformed_requests_are_rejected_and_the_server_keeps_serving() {
             r#"422 CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: "Some": supported values: "All""#
         );
         let dry = client.create(&format!("{CONFIG_MAPS_PATH}?dryRun=All"), &config_map("dry")).await.json();
-        assert!(dry["metadata"]["resourceVersion"].is_null(), "what is not stored has none: {dry}");
+        assert!(dry["metadata"]["resourceVersion"].is_null(), "a dry run has no resourceVersion: {dry}");
         let picky = client.request_builder(Method::GET, CONFIG_MAPS_PATH).header("accept", "image/png");
         assert_eq!(client.send(picky, bytes::Bytes::new()).await.status, 406);
 

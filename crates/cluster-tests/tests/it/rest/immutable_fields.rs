@@ -1,4 +1,4 @@
-//! What updates may not change, and parts that are written through subresources of their own.
+//! Immutable fields, and parts of objects that have their own subresources.
 
 use cluster_tests::client::FullResponse;
 use cluster_tests::tools::{is_skipped, kubectl};
@@ -64,7 +64,7 @@ fn pod_update_may_change_the_image_only() {
         let mut read = client.get(&one).await.json();
         read["metadata"]["labels"]["b"] = json!("c");
         read["spec"]["hostNetwork"] = json!(false);
-        assert_eq!(client.update(&one, &read).await.status, 200, "what was read is written");
+        assert_eq!(client.update(&one, &read).await.status, 200, "an unchanged object may be written back");
     });
 }
 
@@ -88,7 +88,7 @@ fn service_update_keeps_cluster_ips() {
     });
 }
 
-/// Kinds whose updates are checked, each with the least that is worth checking.
+/// Minimal objects of kinds whose updates are validated.
 fn sample_objects() -> Vec<(&'static str, Value)> {
     let named = |mut object: Value| {
         object["metadata"]["name"] = json!("sample");
@@ -184,7 +184,7 @@ fn kubectl_shows_immutable_field_errors_like_kubernetes() {
     };
     apply("e.json", &job("a")).expect_success();
     let again = apply("e.json", &job("a")).expect_success();
-    assert_eq!(again, "job.batch/pi unchanged\n", "labels and selector are the server's");
+    assert_eq!(again, "job.batch/pi unchanged\n", "labels and selector are set by the server");
     let refused = apply("f.json", &job("b")).expect_failure();
     assert!(refused.contains("The Job \"pi\" is invalid: spec.template: Invalid value: {"), "{refused}");
     let selected = kubectl(&kubeconfig, &["get", "job", "pi", "-o", "jsonpath={.spec.selector.matchLabels}"]);
@@ -215,7 +215,11 @@ fn ephemeral_containers_are_added_and_never_removed() {
         );
         let mut stale = client.get(&format!("{PODS_PATH}/a")).await.json();
         stale["metadata"]["resourceVersion"] = json!("1");
-        assert_eq!(client.update(&part, &stale).await.status, 409, "a part is written to what was read, too");
+        assert_eq!(
+            client.update(&part, &stale).await.status,
+            409,
+            "a stale resourceVersion conflicts on subresources, too"
+        );
     });
 }
 

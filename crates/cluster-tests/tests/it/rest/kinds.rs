@@ -1,4 +1,4 @@
-//! Every built-in kind of every release: created, read under each version, patched, deleted.
+//! Every built-in kind of every release: created, read in each version, patched, deleted.
 
 use cluster_tests::tools::{is_skipped, kubectl, python_with_long_timeout};
 use http::Method;
@@ -32,12 +32,12 @@ impl ListedResource {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// A name that an object of this kind may have.
+    /// A valid name for an object of this kind.
     fn name(&self) -> &'static str {
         if self.resource == "storageversions" { "example.minimal" } else { "minimal" }
     }
 
-    /// The least that is an object of this kind.
+    /// The smallest valid object of this kind.
     fn minimal_object(&self) -> Value {
         let metadata = json!({"name": self.name()});
         let mut object = json!({"apiVersion": self.api_version(), "kind": self.kind, "metadata": metadata});
@@ -48,7 +48,7 @@ impl ListedResource {
     }
 }
 
-/// Everything that can be created, read, patched and deleted.
+/// Resources that can be created, read, patched and deleted.
 async fn list_writable_resources(client: &Client) -> Vec<ListedResource> {
     let mut all = Vec::new();
     for page in ["/api", "/apis"] {
@@ -96,7 +96,7 @@ async fn check_kind(client: &Client, listed: &ListedResource, others: &[&ListedR
     remove_finalizers_and_delete(client, &one).await;
 }
 
-/// Takes away what keeps an object, as the controllers of a whole cluster would.
+/// Removes finalizers, as controllers of a full cluster would, and deletes the object.
 async fn remove_finalizers_and_delete(client: &Client, path: &str) {
     let answer = client.get(path).await;
     if answer.status != 200 {
@@ -141,7 +141,7 @@ fn kubectl_creates_labels_and_deletes_every_kind() {
         let version = format!("--emulated-version={release}");
         let server = start_on_sqlite(folder.path(), &[ALL_APIS_AND_GATES[0], ALL_APIS_AND_GATES[1], &version]);
         let all = block_on(list_writable_resources(&server.admin()));
-        // One version of each, since all of them are the same objects.
+        // One version of each resource, since all versions show the same objects.
         let mut seen = std::collections::HashSet::new();
         let once = all.iter().filter(|one| one.resource != "events" || one.group.is_empty());
         let items: Vec<Value> =
@@ -157,7 +157,7 @@ fn kubectl_creates_labels_and_deletes_every_kind() {
     }
 }
 
-/// Finds the typed classes by what their methods say they take, and tries each whose resource a server offers.
+/// Finds the typed classes by the annotations of their methods, and tries each whose resource the server offers.
 const PYTHON_PROGRAM: &str = r#"
 import datetime, inspect, pydantic, re, sys, typing
 from kubernetes import client, config
@@ -251,7 +251,7 @@ fn python_client_reads_every_kind_with_typed_classes() {
     let said = python_with_long_timeout(PYTHON_PROGRAM, &kubeconfigs.each_ref().map(String::as_str)).expect_success();
     assert_eq!(said.lines().count(), RELEASES.len(), "{said}");
     for (release, line) in RELEASES.iter().zip(said.lines()) {
-        println!("{release}: typed classes tried, and those that cannot read what the release has: {line}");
+        println!("{release}: typed classes tried, and those that cannot read the release's objects: {line}");
         let mut words = line.split_whitespace();
         let tried: usize = words.next().unwrap().parse().unwrap();
         assert!(tried > if *release == "1.37" { 70 } else { 50 }, "{release}: {line}");

@@ -1,4 +1,4 @@
-//! Lists: selected, paged, and at the revision that was asked for.
+//! Lists: selectors, paging, resourceVersion and tables.
 
 use crate::*;
 
@@ -45,7 +45,7 @@ fn paged_list_is_consistent_at_one_revision() {
             }
             if seen.len() == 137 {
                 assert_eq!(page["metadata"]["remainingItemCount"], 863);
-                // What happens now is not in the pages that follow.
+                // Later writes do not appear in the pages that follow.
                 client.delete(&format!("{CONFIG_MAPS_PATH}/m0999")).await;
                 client.create(CONFIG_MAPS_PATH, &config_map("m0500a")).await;
             }

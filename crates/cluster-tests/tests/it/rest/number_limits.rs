@@ -1,4 +1,4 @@
-//! Numbers that clients send, at and beyond the ends of their ranges: answered as kube-apiserver answers them.
+//! Numbers at and beyond the limits of their ranges get the responses of kube-apiserver.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,7 @@ use crate::*;
 
 const INT64_MAX: &str = "9223372036854775807";
 const INT64_MIN: &str = "-9223372036854775808";
-/// The annotation in which a DaemonSet counts its changes.
+/// Annotation in which a DaemonSet counts its template changes.
 const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 const OUT_OF_RANGE: &str = "99999999999999999999";
 

@@ -1,4 +1,4 @@
-//! One object over its life.
+//! The lifecycle of one object.
 
 use http::Method;
 use http_body_util::{BodyExt as _, Full};
@@ -88,7 +88,7 @@ fn merge_and_json_patches_are_applied() {
             .await;
         assert_eq!(missing.status, 404);
         let apply = client.send_body(Method::PATCH, &path, "application/apply-patch+yaml", "{}".into()).await;
-        assert_eq!(apply.status, 415, "server-side apply comes later");
+        assert_eq!(apply.status, 415, "server-side apply is not supported");
     });
 }
 
@@ -123,7 +123,7 @@ fn generation_counts_spec_changes_and_status_is_a_subresource() {
         });
         let created = client.create(deployments, &object).await.json();
         assert_eq!(created["metadata"]["generation"], 1);
-        assert!(created["status"]["replicas"].is_null(), "the status is not the client's to set: {created}");
+        assert!(created["status"]["replicas"].is_null(), "create ignores the client's status: {created}");
         let path = format!("{deployments}/web");
         let patch = async |path: &str, body: &'static str| {
             client.send_body(Method::PATCH, path, "application/merge-patch+json", body.into()).await.json()
@@ -179,7 +179,7 @@ fn head_on_a_resource_is_refused_without_a_body() {
             let request = http::Request::head(format!("https://{}{path}", server.address()));
             let response = sender.send_request(request.body(Full::default()).unwrap()).await.unwrap();
             assert_eq!(response.headers()["content-length"], whole.as_str());
-            response.into_body().collect().await.expect("the stream ends as it should").to_bytes()
+            response.into_body().collect().await.expect("the stream ends cleanly").to_bytes()
         };
         let body = tokio::select! {
             body = asking => body,

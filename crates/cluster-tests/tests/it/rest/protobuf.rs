@@ -1,4 +1,4 @@
-//! Bodies in protobuf that no kubectl sends, but controllers do.
+//! Protobuf bodies that controllers send and kubectl does not.
 
 use http::Method;
 
@@ -9,7 +9,7 @@ fn delete_options_are_accepted_as_protobuf() {
     for_each_store_async(async |client| {
         let uid = client.create(CONFIG_MAPS_PATH, &config_map("a")).await.json()["metadata"]["uid"].clone();
         let delete = async |uid: &str| {
-            // An envelope of the kind, and options whose preconditions have the uid.
+            // An envelope with the type, and options with a uid precondition.
             let preconditions = protobuf_field(2, &protobuf_field(1, uid.as_bytes()));
             let named = [protobuf_field(1, b"v1"), protobuf_field(2, b"DeleteOptions")].concat();
             let body = [b"k8s\0".to_vec(), protobuf_field(1, &named), protobuf_field(2, &preconditions)].concat();
@@ -22,7 +22,7 @@ fn delete_options_are_accepted_as_protobuf() {
     });
 }
 
-/// A field of bytes, which are few.
+/// Encodes a length-delimited field of at most 127 bytes.
 fn protobuf_field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
 }

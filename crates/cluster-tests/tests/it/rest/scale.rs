@@ -1,4 +1,4 @@
-//! The scale of what has replicas.
+//! The scale subresource.
 
 use cluster_tests::client::FullResponse;
 use http::Method;
@@ -52,7 +52,7 @@ async fn check_scale(client: &Client, path: &str) {
     assert_eq!(shown(&client.get(&scale_path).await), r#"200 "Scale" 2 "app=a""#, "{path}");
     scale["spec"]["replicas"] = 5.into();
     assert_eq!(shown(&client.update(&scale_path, &scale).await), r#"200 "Scale" 5 "app=a""#);
-    // The same again is about an older state.
+    // The same resourceVersion again is stale.
     scale["spec"]["replicas"] = 6.into();
     assert_eq!(client.update(&scale_path, &scale).await.status, 409);
     scale["metadata"] = json!({"name": "b"});

@@ -138,14 +138,14 @@ fn watch_from_a_compacted_revision_is_410() {
     block_on(async {
         let client = first.admin();
         let forgotten = format!("{CONFIG_MAPS_PATH}?resourceVersion=1&resourceVersionMatch=Exact");
-        wait::eventually("compaction has come past the first revision", async || match client.get(&forgotten).await {
+        wait::eventually("the first revision is compacted", async || match client.get(&forgotten).await {
             gone if gone.status == 410 => Ok(()),
             answer => Err(format!("{answer:?}")),
         })
         .await;
     });
     first.stop();
-    // Its memory begins where the store's does.
+    // The restarted server's history begins where the store's does.
     let server = start_on_sqlite(folder.path(), &[]);
     block_on(async {
         let answer =

@@ -1,4 +1,4 @@
-//! What must be served at any moment, learned from each server itself.
+//! Resources that must be served at a given moment, learned from each server's own discovery document.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -9,24 +9,24 @@ use serde_json::Value;
 /// Group, version and resource, as in a path below `/apis/`.
 pub(super) type ResourcePath = String;
 
-/// Less than the linger of the servers, so that the end of it is nobody's fault.
+/// Shorter than the servers' linger, so that its end is never counted as a fault.
 const LINGER: Duration = Duration::from_secs(50);
 
-/// Who serves what, and who did lately.
+/// Which servers serve which resources, or did recently.
 #[derive(Default)]
 pub(super) struct ExpectedResources(Mutex<ExpectedState>);
 
 #[derive(Default)]
 struct ExpectedState {
-    /// What the servers that are up serve, with the number of their start.
+    /// Resources of the running servers, with the number of their start.
     up: BTreeMap<String, (u64, BTreeSet<ResourcePath>)>,
     starts: u64,
-    /// When a server that served it was last taken down.
+    /// When a server that served the resource was last taken down.
     left: HashMap<ResourcePath, Instant>,
 }
 
 impl ExpectedResources {
-    /// A server is ready and serves this itself.
+    /// Records that a server is ready and serves these resources itself.
     pub(super) fn server_ready(&self, server: &str, serves: BTreeSet<ResourcePath>) {
         let mut state = self.0.lock();
         state.starts += 1;
@@ -34,7 +34,7 @@ impl ExpectedResources {
         state.up.insert(server.to_owned(), (start, serves));
     }
 
-    /// A server is about to go.
+    /// Records that a server is about to be taken down.
     pub(super) fn server_stopping(&self, server: &str) {
         let mut state = self.0.lock();
         let (_, served) = state.up.remove(server).unwrap_or_default();
@@ -42,7 +42,7 @@ impl ExpectedResources {
         state.left.extend(served.into_iter().map(|name| (name, now)));
     }
 
-    /// Every name that anybody served so far.
+    /// All resources that any server has served so far.
     pub(super) fn all_resources(&self) -> Vec<ResourcePath> {
         let state = self.0.lock();
         let up = state.up.values().flat_map(|(_, served)| served);
@@ -50,7 +50,7 @@ impl ExpectedResources {
         all.into_iter().collect()
     }
 
-    /// The names that not every server serves, or that were served lately.
+    /// Resources that not every server serves, or that were served recently.
     pub(super) fn skewed_resources(&self) -> Vec<ResourcePath> {
         let state = self.0.lock();
         let is_everywhere = |name: &ResourcePath| state.up.values().all(|(_, served)| served.contains(name));
@@ -59,20 +59,20 @@ impl ExpectedResources {
         names.into_iter().filter(|name| !is_everywhere(name)).collect()
     }
 
-    /// Whether nobody may say 404 to it now.
+    /// True if a 404 for this resource would be wrong now.
     pub(super) fn must_not_be_404(&self, name: &str) -> bool {
         let state = self.0.lock();
         state.up.values().any(|(_, served)| served.contains(name))
             || state.left.get(name).is_some_and(|left| left.elapsed() < LINGER)
     }
 
-    /// What the servers that are up serve, to be compared with what a document lists that was asked for afterwards.
+    /// Resources of the running servers, for comparison with a document that is requested afterwards.
     pub(super) fn served_by_server(&self) -> BTreeMap<String, (u64, BTreeSet<ResourcePath>)> {
         self.0.lock().up.clone()
     }
 }
 
-/// The names in a discovery document, without those of stale versions, which clients throw away.
+/// Resources in a discovery document, without stale versions, which clients ignore.
 pub(super) fn listable_resources(document: &Value) -> BTreeSet<ResourcePath> {
     let mut names = BTreeSet::new();
     for group in document["items"].as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! The same through gateways, before servers that know nothing of each other.
+//! Rolling upgrades of stock servers behind gateways.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ impl GatewayRollout<'_> {
         self.expected.server_ready(server, served);
     }
 
-    /// Waits until every gateway sends requests to a server.
+    /// Waits until every gateway considers a server live.
     fn wait_until_live(&self, server: &str) {
         let name = format!("apiserver-{}", self.plane.address(server));
         let begun = Instant::now();
@@ -40,8 +40,8 @@ impl GatewayRollout<'_> {
         }
     }
 
-    /// Waits until every gateway lists what a server serves, and not because of what another served once: a server that was back
-    /// at once may never have been missed, and is known by its former document for up to a second.
+    /// Waits until every gateway lists a server's resources. A gateway may have missed a quick restart and serve the
+    /// former document for up to a second.
     fn wait_until_listed(&self, server: &str, served: &BTreeSet<expected_resources::ResourcePath>) {
         let begun = Instant::now();
         std::thread::park_timeout(MERGED_AGE_MAX);
@@ -72,9 +72,9 @@ impl GatewayRollout<'_> {
     }
 }
 
-/// How old a merged document may be that a gateway serves.
+/// Maximum age of a merged document that a gateway serves.
 const MERGED_AGE_MAX: Duration = Duration::from_secs(1);
-/// How soon a gateway sends requests to a server that is ready, on a loaded machine.
+/// Limit for a gateway to use a ready server, on a loaded machine.
 const LIVE_TIME_MAX: Duration = Duration::from_secs(30);
 
 async fn is_live(client: &Client, name: &str) -> bool {
@@ -83,7 +83,7 @@ async fn is_live(client: &Client, name: &str) -> bool {
     members.any(|member| member["server"] == name && member["state"] == "live")
 }
 
-/// Reads what a server serves that is there before and after: nothing but 200 will do.
+/// Reads resources of servers that run before and after the request: every status must be 200.
 fn read_served_resources(
     client: &Client,
     truth: &ExpectedResources,
@@ -154,7 +154,7 @@ fn rolling_upgrade_behind_one_gateway_loses_nothing() {
     let is_soak = tools::is_soak();
     let releases = if is_soak { &RELEASES[..] } else { &["1.33", "1.36"] };
     for end in if is_soak { &[ServerEnd::Stop, ServerEnd::Kill][..] } else { &[ServerEnd::Stop] } {
-        // Each has a store of its own: what is written has the same names.
+        // Each rollout needs its own store, because the names of the written objects repeat.
         check_gateway_rollout(TestStore::Etcd(&Etcd::start()), releases, *end, &[&SERVERS]);
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that never rest: writers, readers, watchers and a reader of discovery, each through whichever server is there.
+//! Permanent load: a writer, readers, a watcher and a discovery reader, each through any running server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{CONFIG_MAPS_PATH, block_on};
 
 const ROUTING_RULE_HEADER: &str = "x-unskew-routing-rule";
 
-/// What happened.
+/// Counts and faults of a load.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoadReport {
     pub(super) reads: u64,
@@ -29,11 +29,11 @@ pub(super) struct LoadReport {
     pub(super) events: u64,
     pub(super) resumed_watches: u64,
     pub(super) documents: u64,
-    /// What must not happen.
+    /// Violations, with time and server.
     pub(super) faults: Vec<String>,
 }
 
-/// The clients at work.
+/// The running load.
 pub(super) struct RolloutLoad {
     shared: Arc<LoadState>,
     threads: Vec<JoinHandle<()>>,
@@ -46,11 +46,11 @@ struct LoadState {
     is_over: AtomicBool,
     begun: Instant,
     report: Mutex<LoadReport>,
-    /// Writes by their names: whether they were acknowledged.
+    /// Names of writes, and whether each was acknowledged.
     written: Mutex<BTreeMap<String, bool>>,
-    /// Whether the watcher knows where it begins: it has to see every write after that.
+    /// True once the watcher knows its start revision; it must see every later write.
     is_watching: AtomicBool,
-    /// What the watcher saw, in order.
+    /// Names that the watcher saw, in order.
     seen: Mutex<Vec<String>>,
 }
 
@@ -80,9 +80,9 @@ impl RolloutLoad {
         Self { shared, threads: threads.into() }
     }
 
-    /// Ends the load and compares what was acknowledged with what is there and what was seen.
+    /// Stops the load and compares acknowledged writes with stored objects and watch events.
     pub(super) fn finish(self, client: &Client) -> LoadReport {
-        // One write more, after all restarts and all others: whatever the watcher has to see is before it.
+        // A final write after all others: the watcher has seen everything once it sees this one.
         self.shared.is_over.store(true, Ordering::Relaxed);
         let mut threads = self.threads.into_iter();
         threads.next().unwrap().join().unwrap();
@@ -99,10 +99,10 @@ impl RolloutLoad {
             let copies = stored.iter().filter(|other| *other == write).count();
             let sights = seen.iter().filter(|other| *other == write).count();
             if copies > 1 || (*is_acknowledged && copies == 0) {
-                report.faults.push(format!("write {write} is there {copies} times, acknowledged: {is_acknowledged}"));
+                report.faults.push(format!("write {write} is stored {copies} times, acknowledged: {is_acknowledged}"));
             }
             if sights != copies {
-                report.faults.push(format!("write {write} is there {copies} times and was seen {sights} times"));
+                report.faults.push(format!("write {write} is stored {copies} times and was seen {sights} times"));
             }
         }
         report
@@ -126,7 +126,7 @@ impl LoadState {
         &self.clients[self.next_client.fetch_add(1, Ordering::Relaxed) % self.clients.len()]
     }
 
-    /// Notes what must not happen: when, and with which server.
+    /// Records a violation with time and server.
     fn record_fault(&self, client: &Client, what: &str) {
         let (at, address) = (self.begun.elapsed(), client.address());
         self.update_report(|report| report.faults.push(format!("{at:.3?} {address} {what}")));
@@ -166,11 +166,11 @@ impl LoadState {
     fn read_repeatedly(&self) {
         let mut turn = 0;
         while self.is_running() {
-            // What differs between servers is asked for three times as often.
+            // Resources that differ between servers are read three times as often.
             turn += 1;
             let names = if turn % 4 == 0 { self.expected.all_resources() } else { self.expected.skewed_resources() };
             let Some(name) = names.get(turn % names.len().max(1)) else { continue };
-            // Known before the question is sent: the answer may come while a server starts.
+            // Evaluated before the request is sent, because a server may start meanwhile.
             let must_not_be_404 = self.expected.must_not_be_404(name);
             let client = self.pick_client();
             let request = client.request_builder(Method::GET, &format!("/apis/{name}?limit=1"));
@@ -224,7 +224,7 @@ impl LoadState {
         });
     }
 
-    /// Follows a watch to its end; whether all was seen.
+    /// Reads a watch to its end. True if the watcher is done: the final write or an ERROR event arrived.
     async fn read_watch(&self, mut lines: WatchReader, last: &mut String) -> bool {
         while let Ok(event) = lines.try_next_event().await {
             let object = &event["object"];
@@ -250,7 +250,7 @@ impl LoadState {
             let request = client.request_builder(Method::GET, "/apis").header("accept", MERGED_DISCOVERY_ACCEPT);
             let Ok(answer) = block_on(client.try_send(request, "".into())) else { continue };
             if answer.status == StatusCode::SERVICE_UNAVAILABLE {
-                // A server that has just started does not know the others yet, and says so.
+                // A server that has just started does not know its peers yet and returns 503.
                 self.update_report(|report| report.unavailable += 1);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Certificates and authorities that are replaced under a running server.
+//! Certificates and CAs that are replaced under a running server.
 
 use cluster_tests::client::ClientCredentials;
 use cluster_tests::{WatchReader, wait};
@@ -10,10 +10,10 @@ use transport::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
 use crate::*;
 
 const NAMESPACES_PATH: &str = "/api/v1/namespaces";
-/// Kubernetes refuses HEAD of resources, so that this is asked for where the body does not matter.
+/// Used for HEAD, which kube-apiserver rejects for resources.
 const DISCOVERY: &str = "/api";
 
-/// Puts a file where another is, at once, as careful programs do.
+/// Replaces a file atomically.
 fn replace_file(old: &Path, new: &Path) {
     let beside = old.with_extension("new");
     std::fs::copy(new, &beside).unwrap();
@@ -25,7 +25,7 @@ async fn fetch_serving_certificate(client: &Client) -> Vec<u8> {
     stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
 }
 
-/// The status of a HEAD on a connection that stays open.
+/// Sends HEAD on an open connection and returns the status.
 async fn request_status_on(stream: &mut TlsStream<TcpStream>) -> String {
     let request = format!("HEAD {DISCOVERY} HTTP/1.1\r\nhost: x\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -51,12 +51,12 @@ fn replaced_serving_certificate_is_used_for_new_connections() {
             .unwrap()
             .open_or_issue("next", "kube-apiserver", None, &purpose)
             .unwrap();
-        // A certificate without its key is no use, and the old one stays until the key has come as well.
+        // A certificate without its key is not used: the old pair stays until both files are replaced.
         replace_file(&pki.join("apiserver.crt"), &next.certificate);
         replace_file(&pki.join("apiserver.key"), &next.key);
-        wait::eventually("the new certificate is shown", async || match fetch_serving_certificate(&client).await {
+        wait::eventually("the new certificate is used", async || match fetch_serving_certificate(&client).await {
             shown if shown != before => Ok(()),
-            _ => Err("the old one is".to_owned()),
+            _ => Err("the old certificate is shown".to_owned()),
         })
         .await;
         assert_eq!(request_status_on(&mut old).await, "200");
@@ -76,15 +76,15 @@ fn replaced_client_ca_applies_to_open_connections() {
     block_on(async {
         let mut old = ours.tls_stream(None).await.unwrap();
         assert_eq!(request_status_on(&mut old).await, "200");
-        assert_eq!(theirs.get(NAMESPACES_PATH).await.status, 401, "nobody knows them yet");
+        assert_eq!(theirs.get(NAMESPACES_PATH).await.status, 401, "their CA is not trusted yet");
         replace_file(&server.pki().join("ca.crt"), other.certificate());
-        wait::eventually("the new authority's clients are let in", async || match theirs.get(NAMESPACES_PATH).await {
+        wait::eventually("clients of the new CA are authenticated", async || match theirs.get(NAMESPACES_PATH).await {
             answer if answer.status == 200 => Ok(()),
             answer => Err(answer.summary()),
         })
         .await;
         assert_eq!(ours.get(NAMESPACES_PATH).await.status, 401);
-        assert_eq!(request_status_on(&mut old).await, "401", "a connection that was let in before is judged anew");
+        assert_eq!(request_status_on(&mut old).await, "401", "an open connection is verified again");
     });
 }
 
@@ -98,12 +98,12 @@ fn invalid_ca_bundle_is_not_reloaded() {
     let (ours, theirs) =
         (server.admin(), server.client_with(ClientCredentials::Certificate { certificate: certificate.clone(), key }));
     block_on(async {
-        // Their certificate is no authority: in the bundle it would vouch for itself and for whatever its key signs.
+        // The client certificate is not a CA: in the bundle it would verify itself and whatever its key signs.
         replace_file(&server.pki().join("ca.crt"), &certificate);
         let refused = "certificate 1 (subject \"O=system:masters, CN=other\") is not a certificate authority";
-        wait::eventually("the log says what is wrong", async || {
+        wait::eventually("the log names the rejected certificate", async || {
             let log = server.log().replace('\\', "");
-            if log.contains(refused) && log.contains("keeping what was there") { Ok(()) } else { Err(log) }
+            if log.contains(refused) && log.contains("keeping the former ones") { Ok(()) } else { Err(log) }
         })
         .await;
         assert_eq!(ours.get(NAMESPACES_PATH).await.status, 200);
@@ -140,6 +140,6 @@ fn clients_of_an_expired_authority_are_unauthorized() {
         })
         .await;
         assert_eq!(theirs.get(NAMESPACES_PATH).await.status, 401);
-        assert_eq!(ours.get(NAMESPACES_PATH).await.status, 200, "the authority beside it still vouches");
+        assert_eq!(ours.get(NAMESPACES_PATH).await.status, 200, "the valid CA in the bundle still works");
     });
 }

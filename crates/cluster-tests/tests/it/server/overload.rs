@@ -1,4 +1,4 @@
-//! Too much of everything: the server answers others, and its memory stays bounded.
+//! Overload: other clients are served, and memory stays bounded.
 
 use bytes::Bytes;
 use cluster_tests::tools::is_soak;
@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::*;
 
-/// What an idle watch may cost, connection and TLS included: some 60 KiB were seen.
+/// Limit for an idle watch including connection and TLS; about 60 KiB were measured.
 const BYTES_PER_WATCH_MAX: u64 = 160 << 10;
-/// What a server may hold beside its watches: its code, caches, and one shelf's history of 8 MiB.
+/// Limit for a server without its watches: code, caches, and one resource cache's history of 8 MiB.
 const SERVER_BYTES_MAX: u64 = 160 << 20;
 
 #[test]
@@ -48,7 +48,7 @@ fn slow_watchers_do_not_block_writers() {
             let request = client.request_builder(Method::GET, &format!("{CONFIG_MAPS_PATH}?watch=1&resourceVersion=0"));
             slow.push(client.send_streaming(request, Bytes::new()).await.into_body());
         }
-        // Far more than the sockets and queues of a reader hold.
+        // Far more than sockets and queues of a reader hold.
         let mut object = config_map("big");
         object["data"]["a"] = "x".repeat(1 << 19).into();
         assert_eq!(client.create(CONFIG_MAPS_PATH, &object).await.status, 201);
@@ -101,7 +101,7 @@ fn rapid_stream_resets_do_not_affect_other_connections() {
             for _ in 0..5_000 {
                 let request = http::Request::get(format!("https://{}{CONFIG_MAPS_PATH}?watch=1", server.address()));
                 let sending = sender.send_request(request.body(Full::default()).unwrap());
-                // Dropped as soon as it was begun, which resets its stream.
+                // Dropping the request right after it began resets its stream.
                 if futures_util::future::poll_immediate(sending).await.is_some_and(|ended| ended.is_err()) {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! The process: how it starts, what it refuses, how it stops, and what it keeps.
+//! The server process: start, rejected flags, stop, and durable data.
 
 use std::time::Duration;
 
@@ -29,7 +29,10 @@ fn wrong_flags_exit_with_64_and_are_named() {
         assert_eq!(finished.code, Some(64), "{flag}: {finished:?}");
         assert!(finished.stderr.contains(complaint), "{flag}: {}", finished.stderr);
     }
-    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was made before the flags were right");
+    assert!(
+        std::fs::read_dir(folder.path()).unwrap().next().is_none(),
+        "no file is created before the flags are valid"
+    );
 }
 
 #[test]
@@ -112,11 +115,11 @@ fn emulated_version_serves_the_resources_of_its_release() {
         let version = client.get("/version").await.json();
         assert_eq!(version["gitVersion"], "v1.33.0+unskew.0.1.0");
         let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
-        assert_eq!(client.get(classes).await.status, 404, "it appears in 1.34");
+        assert_eq!(client.get(classes).await.status, 404, "the resource appears in 1.34");
         assert_eq!(
             client.get("/apis/storage.k8s.io/v1beta1/volumeattributesclasses").await.status,
             404,
-            "off by default"
+            "the version is off by default"
         );
         assert_eq!(client.get("/apis/apps/v1/deployments").await.status, 200);
     });
@@ -125,7 +128,7 @@ fn emulated_version_serves_the_resources_of_its_release() {
 #[test]
 fn kubeadm_and_envtest_command_lines_start_the_server() {
     let folder = tempfile::tempdir().unwrap();
-    // A first start makes keys and certificates to name on the command lines.
+    // A first start creates the certificates and keys that the command lines name.
     start_on_sqlite(folder.path(), &[]).stop();
     let pki = folder.path().join("unskew-data/pki");
     let file = |name: &str| pki.join(name).display().to_string();
@@ -166,12 +169,12 @@ fn kubeadm_and_envtest_command_lines_start_the_server() {
     for flags in [&kubeadm[..], &envtest[..]] {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let server = Server::start(folder.path(), TestStore::Etcd(&etcd), &flags);
-        assert!(server.log().contains("allow-privileged"), "flags without a meaning are named: {}", server.log());
+        assert!(server.log().contains("allow-privileged"), "ignored flags are logged: {}", server.log());
         assert_eq!(server.stop(), Some(0));
     }
 }
 
-/// Certificates of an authority, and one that is none.
+/// Writes a leaf certificate and its CA; returns both paths.
 fn write_leaf_and_authority(dir: &Path) -> (String, String) {
     let authority = CertificateAuthority::open_or_create(&dir.join("given"), "ca").unwrap();
     let leaf = authority.open_or_issue("leaf", "pinned", None, &CertificateUsage::Client).unwrap();

@@ -1,4 +1,4 @@
-//! Storage that is away, comes back, or holds what we cannot read.
+//! Storage that is unavailable, recovers, or holds unreadable objects.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn etcd_with_protobuf_objects_is_rejected_at_start() {
     for key in ["/registry/namespaces/default", "/registry/configmaps/default/a"] {
         let etcd = Etcd::start();
         etcd.put(key, b"k8s\0\n\x0f\n\x02v1\x12\tNamespace");
-        // What kube-apiserver stores as JSON always.
+        // kube-apiserver always stores these as JSON.
         etcd.put("/registry/apiregistration.k8s.io/apiservices/v1.", b"{}");
         etcd.put("/registry/zzz/default/b", b"k8s\0\n\x0f");
         let folder = tempfile::tempdir().unwrap();
@@ -57,27 +57,27 @@ fn requests_are_503_while_etcd_is_down_and_recover() {
         assert_eq!(watch.next_event_summary().await, "ADDED a");
         etcd.kill();
         wait_for_status(&client, "/readyz/etcd", 500).await;
-        // More of them than a minute would hold if each waited for its own timeout.
+        // More requests than a minute would hold if each waited for its own timeout.
         for _ in 0..10 {
             let (got, listed) = (client.get(&path).await, client.get(CONFIG_MAPS_PATH).await);
             let created = client.create(CONFIG_MAPS_PATH, &config_map("b")).await;
             for answer in [&got, &listed, &created] {
                 assert_eq!((answer.status.as_u16(), &answer.json()["reason"]), (503, &"ServiceUnavailable".into()));
             }
-            assert_eq!(got.headers["retry-after"], "1", "nothing was done, so it may be repeated");
+            assert_eq!(got.headers["retry-after"], "1", "nothing was executed, so clients may retry");
         }
         let remembered = client.get(&format!("{path}?resourceVersion=0")).await;
-        assert_eq!(remembered.json(), written, "memory is enough for who takes any state");
+        assert_eq!(remembered.json(), written, "resourceVersion=0 is served from the cache");
         etcd.restart();
         wait_for_status(&client, "/readyz/etcd", 200).await;
         wait_for_status(&client, &path, 200).await;
         assert_eq!(client.create(CONFIG_MAPS_PATH, &config_map("c")).await.status, 201);
-        assert_eq!(watch.next_event_summary().await, "ADDED c", "the watch has outlived it");
+        assert_eq!(watch.next_event_summary().await, "ADDED c", "the watch survives the outage");
     });
 }
 
 async fn wait_for_status(client: &Client, path: &str, status: u16) {
-    wait::eventually(&format!("{path} answers {status}"), async || match client.get(path).await {
+    wait::eventually(&format!("{path} returns {status}"), async || match client.get(path).await {
         answer if answer.status == status => Ok(()),
         answer => Err(answer.summary()),
     })

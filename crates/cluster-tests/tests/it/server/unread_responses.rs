@@ -1,4 +1,4 @@
-//! Answers that the client does not read: what they cost, and what they hold.
+//! Responses that the client does not read: their memory and their in-flight seats.
 
 use bytes::Bytes;
 use cluster_tests::wait::eventually;
@@ -9,11 +9,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::*;
 
-/// As many streams as the server lets one connection have.
+/// The server's limit of streams per connection.
 const WATCHES: usize = 250;
 const OBJECTS: usize = 500;
 const OBJECT_BYTES: usize = 100_000;
-/// What 250 unread watches may cost beside the 50 MB of objects that they share.
+/// Memory limit for 250 unread watches, besides the 50 MB of objects that they share.
 const SHARED_MEMORY_MAX: u64 = 64 << 20;
 
 const JSON: &str = "application/json";
@@ -23,13 +23,13 @@ const STREAMING_LIST: &str = "sendInitialEvents=true&allowWatchBookmarks=true&re
 
 type UnreadRequestSender = SendRequest<Full<Bytes>>;
 
-/// A connection whose streams each take 64 KB, and nothing more until they are read.
+/// Connects with a window of 64 KB per stream, so that unread responses block.
 async fn connect_http2(client: &Client) -> UnreadRequestSender {
     let stream = TokioIo::new(client.tls_stream(Some(b"h2")).await.unwrap());
     let mut builder = Builder::new(TokioExecutor::new());
     builder.initial_stream_window_size(65_535).initial_connection_window_size(1 << 30);
     let (sender, connection) = builder.handshake(stream).await.unwrap();
-    #[expect(clippy::disallowed_methods, reason = "it ends with the connection, and the test outlives neither")]
+    #[expect(clippy::disallowed_methods, reason = "the task ends with the connection")]
     tokio::spawn(connection);
     sender
 }
@@ -58,7 +58,7 @@ fn unread_watches_share_their_initial_objects() {
     let client = server.admin();
     block_on(async {
         create_objects(&client, OBJECTS).await;
-        // What creating the objects took may be given back meanwhile, and must not hide what watches take.
+        // Memory freed after creating the objects must not hide memory taken by watches.
         let mut least = server.resident_bytes();
         let mut assert_cheap = |what: &str| {
             let resident = server.resident_bytes();
@@ -101,17 +101,17 @@ fn unread_list_holds_its_seat_until_it_is_read_dropped_or_timed_out() {
             let refused = sender.send_request(list_request(&client, query, accept)).await.unwrap();
             assert_eq!(refused.status(), 429, "{accept}");
             let whole =
-                http_body_util::BodyExt::collect(first.into_body()).await.expect("a list that is read is whole");
+                http_body_util::BodyExt::collect(first.into_body()).await.expect("a list that is read is complete");
             assert!(whole.to_bytes().len() > 10 * OBJECT_BYTES);
-            eventually("the list that was read gives its seat back", async || {
+            eventually("reading the list releases its seat", async || {
                 let again = sender.clone().send_request(list_request(&client, query, accept)).await.unwrap();
                 if again.status() == 200 { Ok(()) } else { Err(again.status().to_string()) }
             })
             .await;
-            // Nothing was dropped, nothing is read: both seats come back when the time of their requests is over.
+            // Both seats are released at the deadline of their requests, without reading or dropping the responses.
             let third = sender.send_request(list_request(&client, query, accept)).await.unwrap();
             assert_eq!(third.status(), 200, "{accept}");
-            eventually("unread lists are ended", async || {
+            eventually("unread lists end at their deadline", async || {
                 let again = sender.clone().send_request(list_request(&client, "limit=1", accept)).await.unwrap();
                 if again.status() == 200 { Ok(()) } else { Err(again.status().to_string()) }
             })
@@ -133,7 +133,7 @@ fn unread_list_of_an_http1_connection_is_ended_at_its_deadline() {
         unread.write_all(format!("GET {CONFIG_MAPS_PATH} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
         unread.read_exact(&mut [0; 15]).await.unwrap();
         assert_eq!(client.get(&format!("{CONFIG_MAPS_PATH}?limit=1")).await.status, 429);
-        eventually("the seat comes back", async || {
+        eventually("the seat is released", async || {
             match client.get(&format!("{CONFIG_MAPS_PATH}?limit=1")).await.status {
                 http::StatusCode::OK => Ok(()),
                 status => Err(status.to_string()),

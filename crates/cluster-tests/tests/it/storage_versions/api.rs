@@ -1,4 +1,4 @@
-//! The API by itself: who may write what, and in which words the rest is refused.
+//! The StorageVersion API itself: permitted writes, validation and error messages.
 
 use http::Method;
 
@@ -34,7 +34,7 @@ fn storage_version_status_is_written_by_its_subresource_only() {
         let status = client.update(&format!("{path}/status"), &updated).await;
         assert_eq!(status.status, 200, "{}", status.summary());
         let status = status.json();
-        assert_eq!(status["metadata"]["labels"]["a"], "1", "metadata stays as it is");
+        assert_eq!(status["metadata"]["labels"]["a"], "1", "metadata is unchanged");
         assert_eq!(status["status"]["storageVersions"][0]["apiServerID"], "x");
     });
 }
@@ -80,7 +80,7 @@ fn tampered_storage_version_entry_is_repaired() {
         })
         .await;
         assert_eq!(client.delete(&path).await.status, 200);
-        cluster_tests::wait::eventually("the object is made again", async || {
+        cluster_tests::wait::eventually("the object is created again", async || {
             let found = client.get(&path).await;
             if found.status == 200 { Ok(()) } else { Err(found.summary()) }
         })

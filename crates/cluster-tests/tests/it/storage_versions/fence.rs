@@ -1,4 +1,4 @@
-//! A server that is stopped where it stands, taken for gone, and let go on in the middle of its writes.
+//! A server that is suspended, considered gone, and resumed in the middle of its writes.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,8 +8,7 @@ use super::restarts_under_load::WriteLoad;
 use super::*;
 use crate::{CONFIG_MAPS_PATH, config_map};
 
-/// Pauses a server at a moment when it does not hold what others need to write: on SQLite, a process that is stopped in the
-/// middle of a commit stops all writers.
+/// Suspends a server while it is not committing: on SQLite, a process suspended during a commit blocks all writers.
 fn pause_between_commits(plane: &ControlPlane<'_>, name: &str, other: &Client) {
     for attempt in 0..200 {
         plane.server(name).pause();
@@ -22,7 +21,7 @@ fn pause_between_commits(plane: &ControlPlane<'_>, name: &str, other: &Client) {
         plane.server(name).resume();
         std::thread::park_timeout(Duration::from_millis(7));
     }
-    panic!("{name} was always in the middle of a commit");
+    panic!("{name} was always inside a commit");
 }
 
 #[test]
@@ -40,7 +39,7 @@ fn writes_of_a_paused_server_are_fenced() {
         );
         let load = WriteLoad::start("b", &b);
         let took_writes = |before: usize| {
-            wait_within(CONVERGENCE_TIMEOUT, "b takes writes", async || {
+            wait_within(CONVERGENCE_TIMEOUT, "b accepts writes", async || {
                 let now = load.written.load(Ordering::Relaxed);
                 if now > before + 50 { Ok(()) } else { Err(now.to_string()) }
             })

@@ -1,4 +1,4 @@
-//! The gate, the API and the way back.
+//! The feature gate, the API and disabling both.
 
 use super::*;
 use crate::{CONFIG_MAPS_PATH, config_map};
@@ -51,7 +51,7 @@ fn leftover_entries_are_deletable_and_return_with_the_gate() {
             if answer.status == 404 { Ok(()) } else { Err(answer.summary()) }
         });
         plane.stop("a");
-        // As docs/operating.md says.
+        // The steps of docs/operating.md.
         plane.start("a", &[GATE_OFF, "--runtime-config=internal.apiserver.k8s.io/v1alpha1=true"]);
         assert!(!block_on(a.get(STORAGE_VERSIONS_PATH)).json()["items"].as_array().unwrap().is_empty());
         assert_eq!(block_on(a.delete(STORAGE_VERSIONS_PATH)).status, 200);

@@ -1,4 +1,4 @@
-//! A resource whose storage version cannot be published: its writes wait, and nothing else does.
+//! A resource whose storage version cannot be published: only its own writes wait.
 
 use http::Method;
 use store::{Key, Op, Transaction};
@@ -8,7 +8,7 @@ use super::*;
 use crate::{CONFIG_MAPS_PATH, config_map};
 
 const STORAGE_VERSION_KEY: &str = "/registry/storageversions/core.configmaps";
-/// A release to come may write it so. What we cannot read is never overwritten.
+/// An object as a future release may write it; an unreadable object is never overwritten.
 const FUTURE_STORAGE_VERSION: &[u8] =
     br#"{"kind":"StorageVersion","apiVersion":"internal.apiserver.k8s.io/v9","metadata":{"name":"core.configmaps"}}"#;
 
@@ -51,7 +51,7 @@ fn unpublished_resource_holds_only_its_own_writes() {
             let line = format!("kubernetes_healthcheck{{name=\"{name}\",type=\"{page}\"}} 0");
             assert!(metrics.contains(&line), "{line}");
         }
-        // Without it there is nothing in the way.
+        // Deleting the unreadable object unblocks publication.
         block_on(commit_to_store(&plane, Op::Delete { key }));
         plane.server("a").wait_ready();
         assert_eq!(block_on(summarize_storage_version(&a, "core.configmaps")), "a=v1 | v1 | True True");
@@ -60,8 +60,8 @@ fn unpublished_resource_holds_only_its_own_writes() {
 }
 
 async fn check_writes_are_held(client: &Client) {
-    // The reason is known once publication was tried.
-    cluster_tests::wait::eventually("the reason is told", async || {
+    // The reason is known after the first attempt to publish.
+    cluster_tests::wait::eventually("the message contains the reason", async || {
         let held = client.create(CONFIG_MAPS_PATH, &config_map("new")).await;
         if held.summary().contains("<nil>") { Err(held.summary()) } else { Ok(()) }
     })
@@ -75,7 +75,7 @@ async fn check_writes_are_held(client: &Client) {
         client.update(&plain, &changed).await,
         client.send_body(Method::PATCH, &plain, "application/merge-patch+json", patch.into()).await,
         client.delete(&plain).await,
-        // It stays, marked: a write.
+        // Deleting an object with finalizers marks it, which is a write.
         client.delete(&format!("{CONFIG_MAPS_PATH}/finalized")).await,
         client.delete(CONFIG_MAPS_PATH).await,
     ] {
@@ -93,7 +93,7 @@ async fn check_writes_are_held(client: &Client) {
 async fn check_other_requests_succeed(client: &Client) {
     assert_eq!(client.get(&format!("{CONFIG_MAPS_PATH}/plain")).await.status, 200);
     assert_eq!(client.get(CONFIG_MAPS_PATH).await.json()["items"].as_array().map(Vec::len).unwrap_or_default(), 2);
-    // A dry run is not persisted, nor is a review.
+    // Dry runs and reviews are not persisted.
     let dry = client.create(&format!("{CONFIG_MAPS_PATH}?dryRun=All"), &config_map("dry")).await;
     assert_eq!(dry.status, 201, "{}", dry.summary());
     let review = json!({
@@ -102,13 +102,13 @@ async fn check_other_requests_succeed(client: &Client) {
     });
     assert_eq!(client.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await.status, 201);
     let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": {}});
-    assert_eq!(client.create(IDENTITY_LEASES, &lease("somebody")).await.status, 201);
+    assert_eq!(client.create(IDENTITY_LEASES, &lease("another")).await.status, 201);
     let widgets = json!({
         "apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion",
         "metadata": {"name": "example.com.widgets"},
     });
     assert_eq!(client.create(STORAGE_VERSIONS_PATH, &widgets).await.status, 201);
-    // Each resource for itself.
+    // Other resources are not affected.
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}});
     let created = client.create("/api/v1/namespaces/default/secrets", &secret).await;
     assert_eq!(created.status, 201, "{}", created.summary());

@@ -1,4 +1,4 @@
-//! What storage holds below the REST API, write by write: was every write in a version that was published at that moment?
+//! Checks the store's history: was every write in an encoding version that was published at that moment?
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use store::sqlite::SqliteStore;
 use store::{Key, Revision, StoreEvent};
 use tasks::Tasks;
 
-/// The storage of a control plane, of which at least one server was started.
+/// Opens the store of a control plane. At least one server must have been started.
 pub(super) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
     let tasks = Tasks::new();
     let store: Arc<dyn store::Store> = match plane.store() {
@@ -26,7 +26,7 @@ pub(super) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Stor
     (store, tasks)
 }
 
-/// Every change from the very first on.
+/// Reads every change from the first revision on.
 pub(super) async fn read_store_history(plane: &ControlPlane<'_>) -> Vec<StoreEvent> {
     let (store, tasks) = open_store(plane).await;
     let newest = store.revision().await.unwrap();
@@ -44,30 +44,30 @@ pub(super) async fn read_store_history(plane: &ControlPlane<'_>) -> Vec<StoreEve
     events
 }
 
-/// What of a history was looked at, and what was wrong.
+/// Result of checking a history.
 #[derive(Debug, Default)]
 pub(super) struct HistoryFindings {
-    /// Writes that had to be published.
+    /// Writes whose version had to be published.
     pub(super) checked: usize,
-    /// Those of them by a known server, by server and version.
+    /// Checked writes of a known server, by server and version.
     pub(super) by_writer: BTreeMap<(String, String), usize>,
-    /// Writes that need not be published, by why.
+    /// Writes that are exempt from publication, by reason.
     pub(super) exempt: BTreeMap<&'static str, usize>,
     pub(super) wrong: Vec<String>,
 }
 
-/// What is known at one moment of a history.
+/// State at one moment of a history.
 struct HistoryState<'a> {
-    /// The plural of a kind, by group and kind.
+    /// Plural by group and kind.
     plurals: &'a BTreeMap<(String, String), String>,
     /// Identities by hostname.
     identities: BTreeMap<String, String>,
-    /// Encoding versions by the name of the object and by identity.
+    /// Encoding versions by StorageVersion name and identity.
     published: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// Goes through a history and compares every stored `apiVersion` with what the StorageVersion objects said at that moment. What
-/// has a label `writer` was written by the server of that name; the rest by any.
+/// Replays a history and compares every stored `apiVersion` with the StorageVersion objects at that moment. The label
+/// `writer` names the server that wrote an object; without it any server may have.
 pub(super) async fn check_history(client: &Client, events: &[StoreEvent]) -> HistoryFindings {
     let plurals = plurals(client).await;
     let mut moment = HistoryState { plurals: &plurals, identities: BTreeMap::new(), published: BTreeMap::new() };
@@ -108,7 +108,7 @@ impl HistoryState<'_> {
         let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
         let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
         let Some(plural) = self.plurals.get(&(group.clone(), kind)) else {
-            findings.wrong.push(format!("{key} at {revision}: not known what it is"));
+            findings.wrong.push(format!("{key} at {revision}: unknown resource"));
             return;
         };
         findings.checked += 1;
@@ -123,12 +123,12 @@ impl HistoryState<'_> {
             }
         };
         if !is_published {
-            findings.wrong.push(format!("{key} at {revision}: {version} by {writer:?} while there was {published:?}"));
+            findings.wrong.push(format!("{key} at {revision}: {version} by {writer:?} while published: {published:?}"));
         }
     }
 }
 
-/// Why a write need not be published.
+/// Why a write is exempt from publication; `None` if it is not.
 fn exemption_reason(key: &str) -> Option<&'static str> {
     let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
     let path = key.strip_prefix("/registry/")?;
@@ -141,7 +141,7 @@ fn exemption_reason(key: &str) -> Option<&'static str> {
     }
 }
 
-/// The plurals of all kinds, as discovery says.
+/// Plurals of all kinds, from discovery.
 async fn plurals(client: &Client) -> BTreeMap<(String, String), String> {
     let mut plurals = BTreeMap::new();
     for path in ["/api", "/apis"] {

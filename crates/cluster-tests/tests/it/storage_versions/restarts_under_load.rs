@@ -1,4 +1,4 @@
-//! Restarts under load, and what storage says afterwards.
+//! Restarts under load, checked against the store's history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use http::Method;
 use super::history::{check_history, read_store_history};
 use super::*;
 
-/// So many requests are under way at each server.
+/// Concurrent requests per server.
 const CONCURRENT_WRITERS: usize = 4;
 
-/// Writes through one server, whether it is there or not, until dropped. What is written says through whom.
+/// Writes through one server until dropped, whether it is reachable or not. Objects carry the server's name as label.
 pub(super) struct WriteLoad {
     stop: Arc<AtomicBool>,
     pub(super) written: Arc<AtomicUsize>,
@@ -40,7 +40,7 @@ impl Drop for WriteLoad {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(std::thread::JoinHandle::join);
-        assert!(std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()), "the load did not end well");
+        assert!(std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()), "the load failed");
     }
 }
 
@@ -53,7 +53,7 @@ async fn write_repeatedly(client: &Client, server: &str, number: usize, is_over:
         let request = client.request_builder(Method::POST, CLASSES_PATH).header("content-type", "application/json");
         match client.try_send(request, body.into()).await {
             Ok(answer) if answer.status == 201 => drop(written.fetch_add(1, Ordering::Relaxed)),
-            // Held, or going, or not there: again, soon.
+            // Held, draining or unreachable: retry soon.
             Ok(_) | Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }
@@ -75,10 +75,10 @@ fn writes_are_stored_in_published_versions_only() {
                 plane.stop(name)
             }
             let release = releases[(round / 2 + 1) % 2];
-            // The load goes on while it starts.
+            // The load continues while the server starts.
             plane.start(name, &SHORT_LEASE.iter().chain(release).copied().collect::<Vec<_>>());
             let written = loads[round % 2].written.load(Ordering::Relaxed);
-            wait_within(CONVERGENCE_TIMEOUT, "the server takes writes again", async || {
+            wait_within(CONVERGENCE_TIMEOUT, "the server accepts writes again", async || {
                 let now = loads[round % 2].written.load(Ordering::Relaxed);
                 if now > written + 50 { Ok(()) } else { Err(format!("{now} after {written}")) }
             });

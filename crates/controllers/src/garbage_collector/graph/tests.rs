@@ -5,14 +5,15 @@ use proptest::test_runner::TestCaseError;
 use super::*;
 use crate::resources::tests::parse_resources;
 
-/// A graph that is told things in words.
+/// A graph that is driven by text.
 struct GraphFixture {
     graph: OwnerGraph,
     config_maps: Arc<DiscoveredResource>,
     nodes: Arc<DiscoveredResource>,
 }
 
-/// `name@namespace` or `name`, then words: `<owner` is owned by, `<!owner` blocking; `deleting`, `orphan`, `foreground`.
+/// Parses `name@namespace` or `name`, followed by words: `<owner` for an owner, `<!owner` for a blocking one;
+/// `deleting`, `orphan`, `foreground`.
 fn parse_metadata(text: &str) -> ObservedMetadata {
     let mut words = text.split(' ');
     let (name, namespace) = words.next().unwrap().split_once('@').unwrap_or((text.split(' ').next().unwrap(), ""));
@@ -86,7 +87,7 @@ fn deleted_owner_enqueues_its_dependents() {
     world.apply("late@n <owner", &expect!["examine late"]);
     world.apply("- b", &expect![""]);
     world.apply("- late", &expect![""]);
-    assert_eq!(world.graph.len(), 0, "what nobody names is forgotten");
+    assert_eq!(world.graph.len(), 0, "unreferenced deleted objects are removed");
 }
 
 #[test]
@@ -97,10 +98,10 @@ fn referenced_unseen_owner_is_examined() {
     world.apply("owner@n", &expect![""]);
     world.apply("a@n", &expect![""]);
     world.apply("b@n", &expect![""]);
-    world.apply("c@n <nobody", &expect!["examine nobody"]);
-    world.apply("- nobody", &expect!["examine c"]);
+    world.apply("c@n <missing", &expect!["examine missing"]);
+    world.apply("- missing", &expect!["examine c"]);
     world.apply("c@n", &expect![""]);
-    assert_eq!(world.graph.len(), 4, "nobody is no longer there");
+    assert_eq!(world.graph.len(), 4, "the unreferenced owner is removed");
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn unlisted_objects_returns_objects_missing_from_list() {
     assert_eq!(missing, ["b".into()]);
 }
 
-/// An object of a few, with owners among them.
+/// A deletion, or one of six objects with owners among them.
 fn any_object() -> impl Strategy<Value = Option<(usize, Vec<usize>, bool)>> {
     proptest::option::weighted(0.7, (0..6_usize, proptest::collection::vec(0..6_usize, 0..4), proptest::bool::ANY))
 }
@@ -204,24 +205,29 @@ proptest! {
         for uid in live.keys() {
             world.graph.remove(uid);
         }
-        prop_assert_eq!(world.graph.len(), 0, "nothing is left of objects that are gone");
+        prop_assert_eq!(world.graph.len(), 0, "deleted objects leave no nodes");
     }
 }
 
 fn check_links(graph: &OwnerGraph, live: &HashMap<Uid, Vec<Uid>>) -> Result<(), TestCaseError> {
     for (uid, owners) in live {
         let is_seen = matches!(graph.nodes[uid].state, NodeState::Observed { .. });
-        prop_assert!(is_seen, "{} is there", uid);
+        prop_assert!(is_seen, "{} is not observed", uid);
         for owner in owners {
-            prop_assert!(graph.nodes[owner].dependents.contains(uid), "{} does not know of {}", owner, uid);
+            prop_assert!(graph.nodes[owner].dependents.contains(uid), "{} lacks its dependent {}", owner, uid);
         }
     }
     for (uid, node) in &graph.nodes {
         let is_seen = matches!(node.state, NodeState::Observed { .. });
         prop_assert_eq!(is_seen, live.contains_key(uid), "{}", uid);
-        prop_assert!(is_seen || !node.dependents.is_empty(), "nobody names {}", uid);
+        prop_assert!(is_seen || !node.dependents.is_empty(), "{} has no dependents", uid);
         for dependent in &node.dependents {
-            prop_assert!(live.get(dependent).is_some_and(|owners| owners.contains(uid)), "{} names {}", dependent, uid);
+            prop_assert!(
+                live.get(dependent).is_some_and(|owners| owners.contains(uid)),
+                "{} does not refer to {}",
+                dependent,
+                uid
+            );
         }
     }
     Ok(())

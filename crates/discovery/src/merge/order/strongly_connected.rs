@@ -1,9 +1,9 @@
-//! Which numbers chains put in a circle: the strongly connected components of "comes before".
+//! Strongly connected components of the relation "comes before" that chains define.
 
-/// The knots by their smallest members, each sorted; a number in no circle is a knot of its own.
+/// Returns the components ordered by their smallest members, each sorted; a number in no cycle is its own component.
 ///
-/// Two walks in depth, the second against the direction and in reverse order of the first (Kosaraju). Without recursion,
-/// because chains are as long as others make them.
+/// Kosaraju's algorithm: two depth-first searches, the second on reversed edges in reverse finishing order.
+/// Iterative, because remote servers determine the length of chains.
 pub(super) fn strongly_connected(chains: &[Vec<usize>], count: usize) -> Vec<Vec<usize>> {
     let mut after = vec![Vec::new(); count];
     let mut before = vec![Vec::new(); count];
@@ -22,7 +22,7 @@ pub(super) fn strongly_connected(chains: &[Vec<usize>], count: usize) -> Vec<Vec
     components
 }
 
-/// What is reached from here and was not seen before, each number after all that it alone leads to.
+/// Returns the unseen numbers reachable from a start, in finishing order.
 fn reachable_post_order(start: usize, edges: &[Vec<usize>], seen: &mut [bool]) -> Vec<usize> {
     let mut finished = Vec::new();
     let mut path = Vec::new();

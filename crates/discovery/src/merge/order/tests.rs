@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// Chains of letters, which are their own tie-break.
+/// Parses chains of letters; the alphabet is the tie-break.
 #[track_caller]
 fn check(chains: &[&str], expected: &Expect) {
     let mut letters: Vec<u8> = chains.concat().into_bytes();

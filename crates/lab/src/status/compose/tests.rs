@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::data_dir::state::tests::test_lab_state;
 
-/// `a ready: v1 pods nodes | batch/v1 jobs; b stopped: v1 pods`
+/// Builds a snapshot from text such as `a ready: v1 pods nodes | batch/v1 jobs; b stopped: v1 pods`.
 pub(crate) fn test_snapshot(cluster: &str) -> LabSnapshot {
     let now = Instant::now();
     let parts: Vec<(&str, &str)> = cluster.split(';').map(|part| part.trim().split_once(':').unwrap()).collect();

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{DIRECTIVE, excerpt, merge_object, strip_directives, unknown_directive_error};
 use crate::rejection::Rejection;
-use crate::schema::SchemaCursor;
+use schema::SchemaCursor;
 
 /// Merges a patch into a list. `known` is the type of the items.
 pub(super) fn merge(

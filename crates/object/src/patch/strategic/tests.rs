@@ -4,11 +4,11 @@ use serde_json::json;
 
 use super::*;
 use crate::arbitrary;
-use crate::schema::tests::{POD, TestSchema};
+use crate::test_schema::pod;
 
 fn apply(object: &Value, patch: &Value) -> Result<Value, Rejection> {
     let patch = StrategicPatch::parse(patch.to_string().as_bytes())?.value;
-    patch.apply(object.as_object().unwrap(), SchemaCursor::new(&TestSchema, POD))
+    patch.apply(object.as_object().unwrap(), pod())
 }
 
 #[track_caller]
@@ -340,18 +340,18 @@ fn patch() -> impl Strategy<Value = Map<String, Value>> {
 proptest! {
     #[test]
     fn strategic_patch_never_panics(object in patch(), patch in patch()) {
-        let _ = StrategicPatch(patch).apply(&object, SchemaCursor::new(&TestSchema, POD));
+        let _ = StrategicPatch(patch).apply(&object, pod());
     }
 
     #[test]
     fn empty_strategic_patch_changes_nothing(object in arbitrary::object()) {
-        let patched = StrategicPatch(Map::new()).apply(&object, SchemaCursor::new(&TestSchema, POD));
+        let patched = StrategicPatch(Map::new()).apply(&object, pod());
         prop_assert_eq!(patched, Ok(Value::Object(object)));
     }
 
     #[test]
     fn strategic_patch_without_lists_equals_merge_patch(object in arbitrary::object(), patch in arbitrary::object()) {
         let merged = crate::patch::MergePatch(patch.clone()).apply(&object);
-        prop_assert_eq!(StrategicPatch(patch).apply(&object, SchemaCursor::new(&TestSchema, POD)), Ok(merged));
+        prop_assert_eq!(StrategicPatch(patch).apply(&object, pod()), Ok(merged));
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What is wrong with these flags, without its causes.
+/// Checks the error for these flags, without its sources.
 #[track_caller]
 fn check(servers: &[&str], change: impl FnOnce(&mut Config), expected: &str) {
     let mut config = Config::new(servers.iter().map(ToString::to_string).collect());
@@ -15,7 +15,7 @@ fn addresses_accept_only_http_and_https_host_urls() {
     check(&[], |_| {}, "--etcd-servers names no server");
     check(&["127.0.0.1:2379"], |_| {}, &url_error("127.0.0.1:2379", "it must begin with http:// or https://"));
     check(&["unix://etcd"], |_| {}, &url_error("unix://etcd", "it must begin with http:// or https://"));
-    check(&["http://a:1/v3"], |_| {}, &url_error("http://a:1/v3", "it must end after the port"));
+    check(&["http://a:1/v3"], |_| {}, &url_error("http://a:1/v3", "it must not have a path or a query"));
     check(&["http://a b"], |_| {}, &url_error("http://a b", "invalid uri character"));
 }
 
@@ -35,7 +35,7 @@ fn url_without_port_uses_default_port() {
 fn tls_files_are_required_and_used_only_with_https() {
     let https = ["https://127.0.0.1:2379"];
     let file = || Some(PathBuf::from("/nowhere.pem"));
-    check(&https, |_| {}, "--etcd-servers has https URLs, which need --etcd-cafile to know whom to trust");
+    check(&https, |_| {}, "--etcd-servers has https URLs, which need a CA bundle: set --etcd-cafile");
     check(&https, |config| config.ca_file = file(), "--etcd-cafile: cannot read /nowhere.pem");
     let unused = "--etcd-keyfile is given, but --etcd-servers has only http URLs";
     check(&["http://127.0.0.1:2379"], |config| config.key_file = file(), unused);
@@ -46,7 +46,7 @@ fn tls_file_without_certificate_is_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("empty.pem");
     std::fs::write(&path, "not a certificate").unwrap();
-    let expected = format!("--etcd-cafile: {} is no use: no PEM block of type CERTIFICATE", path.display());
+    let expected = format!("--etcd-cafile: {} is not usable: no PEM block of type CERTIFICATE", path.display());
     check(&["https://127.0.0.1:2379"], |config| config.ca_file = Some(path.clone()), &expected);
 }
 
@@ -57,7 +57,7 @@ fn ca_bundle_error_names_leaf_certificate() {
     let server = rcgen::generate_simple_self_signed(vec!["etcd.example".to_owned()]).unwrap();
     std::fs::write(&path, server.cert.pem()).unwrap();
     let expected = format!(
-        "--etcd-cafile: {} is no use: certificate 1 (subject \"CN=rcgen self signed cert\") is not a certificate authority: it has \
+        "--etcd-cafile: {} is not usable: certificate 1 (subject \"CN=rcgen self signed cert\") is not a certificate authority: it has \
          no basicConstraints; it is self-signed: have a certificate authority sign the server's or client's certificate, and give \
          that authority's certificate here",
         path.display()

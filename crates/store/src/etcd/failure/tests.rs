@@ -1,6 +1,6 @@
 use super::*;
 
-/// What reading and writing make of an answer.
+/// Checks the store errors that a status becomes for a read and for a write.
 #[track_caller]
 fn check(code: Code, message: &str, read: &str, written: &str) {
     let status = Status::new(code, message);

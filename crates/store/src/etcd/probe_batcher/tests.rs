@@ -7,10 +7,9 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 
-/// How long a probe takes here.
 const PROBE_TIME: Duration = Duration::from_micros(500);
 
-/// Probes that are answered by counting: the answer is the number of the probe.
+/// A batcher whose probes return their own sequence number.
 struct ProbeFixture {
     batcher: Arc<ProbeBatcher>,
     sent_count: Arc<AtomicU64>,
@@ -37,7 +36,7 @@ impl ProbeFixture {
         stage
     }
 
-    /// So many ask at once; the numbers of the probes that they were answered by, and how long it took.
+    /// Runs `count` callers at once; returns the probe that served each, and the time taken.
     async fn probe_concurrently(&self, count: usize) -> (Vec<u64>, Duration) {
         let began = Instant::now();
         let answers = join_all((0..count).map(|_| self.batcher.current_revision())).await;
@@ -65,7 +64,7 @@ async fn caller_during_a_probe_waits_for_the_next_one() {
     }
     let (early, late) = tokio::join!(early, stage.probe_concurrently(3));
     assert_eq!(early.unwrap(), Revision(1));
-    assert_eq!(late.0, [2, 2, 2], "one probe for all of them");
+    assert_eq!(late.0, [2, 2, 2], "one probe serves all of them");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +79,7 @@ async fn probe_waits_for_returning_callers() {
         stage.batcher.current_revision().await.unwrap().0 - before
     });
     let answers = join_all(returning).await;
-    assert_eq!(answers, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2], "all but an eighth by the first probe");
+    assert_eq!(answers, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2], "the first probe serves all but an eighth");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +89,7 @@ async fn probe_wait_for_callers_is_bounded() {
     let (_, took) = stage.probe_concurrently(1).await;
     assert!(took >= BATCH_WAIT_MAX && took <= BATCH_WAIT_MAX * 4, "{took:?}");
     let (_, took) = stage.probe_concurrently(1).await;
-    assert!(took < BATCH_WAIT_MAX * 2, "it is no crowd any more: {took:?}");
+    assert!(took < BATCH_WAIT_MAX * 2, "too few callers to wait for: {took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +104,7 @@ async fn closed_batcher_fails_waiting_callers() {
 async fn callers_are_answered_on_their_own_worker() {
     let (stage, workers) = (ProbeFixture::new(), tasks::Workers::start().unwrap());
     let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
-    // So that they all come while one is under way.
+    // Keeps one probe in flight while the callers arrive.
     let mut first = std::pin::pin!(stage.batcher.current_revision());
     while stage.sent_count.load(Ordering::Relaxed) == 0 {
         assert_eq!(poll_immediate(&mut first).await, None);
@@ -123,7 +122,7 @@ async fn callers_are_answered_on_their_own_worker() {
     assert_eq!(first.await, Ok(Revision(1)));
     let mut count = 0;
     while let Some((answer, is_at_home)) = answers.recv().await {
-        // By which one depends on when each of them came.
+        // Which probe serves a caller depends on its arrival.
         assert!(answer.as_ref().is_ok_and(|probe| probe.0 > 1) && is_at_home, "{answer:?}");
         count += 1;
     }

@@ -1,19 +1,19 @@
-//! etcd's answers on a watch, put together into batches that keep our contract.
+//! Assembles etcd's watch responses into batches that keep the contract of the store.
 //!
-//! What etcd sends is not yet what we promise: it cuts large answers into fragments, also between the events of one
-//! transaction; a resumed stream begins before what was delivered; and etcds before 3.4.24, 3.4.25 and 3.4.38 may send events
-//! twice, go back in time after they received a snapshot, or show events before a start that lies in the future.
+//! etcd promises less than the contract: it splits large responses into fragments, even within a transaction; a resumed
+//! stream starts before the last delivered revision; and etcd before 3.4.24, 3.4.25 and 3.4.38 may send events twice,
+//! go back in time after receiving a snapshot, or send events before a start revision in the future.
 
 use crate::contract::{Revision, StoreEntry, StoreEvent, WatchBatch};
 use crate::etcd::proto::{EVENT_DELETE, WatchEvent, WatchResponse};
 use crate::etcd::reads::revision_from_wire;
 
-/// How far a watch has come, and what it holds back because its revision may not be complete.
+/// The progress of a watch, with the events of a possibly incomplete revision.
 #[derive(Debug)]
 pub(super) struct BatchAssembler {
-    /// Everything up to here was delivered.
+    /// Everything up to this revision was delivered.
     delivered_through: Revision,
-    /// Events of fragments, newer than `through`.
+    /// Events of fragments, newer than `delivered_through`.
     pending_events: Vec<StoreEvent>,
 }
 
@@ -27,23 +27,23 @@ impl BatchAssembler {
         self.delivered_through.next()
     }
 
-    /// Where a stream begins that goes on from here, which forgets what is held.
+    /// The start revision for a stream that resumes this watch.
     ///
-    /// One revision earlier than needed, because etcd lets a watch begin at the very revision that it was compacted to, and
-    /// before 3.4.36 has then forgotten the removals of that revision without saying so. The extra events are dropped. Never
-    /// 0, which means "now" to etcd.
+    /// One revision earlier than needed, because etcd accepts a watch from the very revision that it was compacted to,
+    /// and before 3.4.36 has then silently lost the deletes of that revision. The repeated events are dropped. Never 0,
+    /// which etcd takes for the current revision.
     pub(super) fn resume_revision(&self) -> Revision {
         self.delivered_through.max(Revision(1))
     }
 
-    /// Takes the events of an answer, and returns those that are complete.
+    /// Adds the events of a response and returns those of complete transactions.
     pub(super) fn add_events(&mut self, response: WatchResponse) -> Option<WatchBatch> {
         let through = self.delivered_through;
         self.pending_events
             .extend(response.events.into_iter().filter_map(parse_event).filter(|event| event.revision() > through));
         let last = self.pending_events.last()?.revision();
         let complete = match response.fragment {
-            // More of the last revision may follow.
+            // More events of the last revision may follow.
             true => self.pending_events.partition_point(|event| event.revision() < last),
             false => self.pending_events.len(),
         };
@@ -53,7 +53,7 @@ impl BatchAssembler {
         Some(WatchBatch { events, complete_through: self.delivered_through })
     }
 
-    /// Takes the news that nothing else happened up to `revision`.
+    /// Records that all events up to `revision` were sent; returns nothing if a transaction is incomplete.
     pub(super) fn add_progress(&mut self, revision: Revision) -> Option<WatchBatch> {
         if revision < self.delivered_through || !self.pending_events.is_empty() {
             return None;
@@ -62,7 +62,7 @@ impl BatchAssembler {
         Some(WatchBatch { events: Vec::new(), complete_through: revision })
     }
 
-    /// Begins a new stream from [`Self::resume_revision`].
+    /// Drops pending events, which the new stream repeats from [`Self::resume_revision`].
     pub(super) fn start_new_stream(&mut self) {
         self.pending_events.clear();
     }

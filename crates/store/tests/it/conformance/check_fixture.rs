@@ -1,4 +1,4 @@
-//! Where a check plays: two clients of one store, a prefix of its own, and the words that checks are written in.
+//! The fixture and the helper functions of the conformance checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use store::{
 
 use super::Harness;
 
-/// Longer than anything takes that happens at all, also on a busy machine.
+/// Longer than any operation takes, even on a busy machine.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Two clients of one store and a prefix that no other check uses.
 pub(crate) struct CheckFixture {
     /// The client that most checks write through.
     pub(crate) client: Arc<dyn Store>,
-    /// Another client, as another server would be.
+    /// A second client, as another server would be.
     pub(crate) other_client: Arc<dyn Store>,
-    /// The size of a value that is too large.
+    /// The size of a value that exceeds every limit of the store.
     pub(crate) oversized_value_bytes: usize,
     prefix: Vec<u8>,
 }
@@ -36,35 +36,34 @@ impl CheckFixture {
         }
     }
 
-    /// A key of this check.
     pub(crate) fn key(&self, name: impl AsRef<[u8]>) -> Key {
         [self.prefix.as_slice(), name.as_ref()].concat().into()
     }
 
-    /// Every key of this check.
+    /// The prefix of all keys of this check.
     pub(crate) fn prefix(&self) -> Key {
         self.key("")
     }
 
-    /// A watch of everything that this check does from now on.
+    /// Watches all changes of this check from now on.
     pub(crate) async fn watch_from_now(&self) -> anyhow::Result<Watch> {
         let from = revision(&self.other_client).await?.next();
         watch(&self.other_client, self.prefix(), from).await
     }
 }
 
-/// The outcome of an operation that must come at all.
+/// Awaits an operation, failing after [`CHECK_TIMEOUT`].
 pub(crate) async fn with_timeout<T>(what: &str, operation: impl Future<Output = T>) -> anyhow::Result<T> {
     tokio::time::timeout(CHECK_TIMEOUT, operation)
         .await
-        .with_context(|| format!("{what}: nothing for {CHECK_TIMEOUT:?}"))
+        .with_context(|| format!("{what}: no result within {CHECK_TIMEOUT:?}"))
 }
 
 pub(crate) async fn commit(store: &Arc<dyn Store>, transaction: Transaction) -> anyhow::Result<TransactionOutcome> {
     with_timeout("commit", store.commit(transaction)).await?.context("commit")
 }
 
-/// Commits what must not conflict.
+/// Commits a transaction that must not conflict.
 pub(crate) async fn commit_ok(store: &Arc<dyn Store>, transaction: Transaction) -> anyhow::Result<Revision> {
     match commit(store, transaction.clone()).await? {
         TransactionOutcome::Committed(revision) => Ok(revision),
@@ -72,23 +71,21 @@ pub(crate) async fn commit_ok(store: &Arc<dyn Store>, transaction: Transaction) 
     }
 }
 
-/// Commits what must conflict, and returns what it found.
+/// Commits a transaction that must conflict, and returns the current entries.
 pub(crate) async fn commit_conflict(
     store: &Arc<dyn Store>,
     transaction: Transaction,
 ) -> anyhow::Result<(Vec<Option<StoreEntry>>, Revision)> {
     match commit(store, transaction.clone()).await? {
-        TransactionOutcome::Committed(revision) => bail!("{transaction:?} happened, at {revision}"),
+        TransactionOutcome::Committed(revision) => bail!("{transaction:?} was committed at {revision}"),
         TransactionOutcome::Conflict { current, revision } => Ok((current, revision)),
     }
 }
 
-/// Puts a key whatever it holds.
 pub(crate) async fn put(store: &Arc<dyn Store>, key: Key, value: impl Into<Bytes>) -> anyhow::Result<Revision> {
     commit_ok(store, put_op(key, value).into_transaction()).await
 }
 
-/// Removes a key whatever it holds.
 pub(crate) async fn remove(store: &Arc<dyn Store>, key: Key) -> anyhow::Result<Revision> {
     commit_ok(store, Op::Delete { key }.into_transaction()).await
 }
@@ -97,7 +94,7 @@ pub(crate) fn put_op(key: Key, value: impl Into<Bytes>) -> Op {
     Op::Put { key, value: value.into(), ttl: None }
 }
 
-/// Operations on their own, without comparisons.
+/// Converts operations into a transaction without comparisons.
 pub(crate) trait IntoTransaction {
     fn into_transaction(self) -> Transaction;
 }
@@ -121,11 +118,11 @@ pub(crate) async fn get(store: &Arc<dyn Store>, key: Key) -> anyhow::Result<(Opt
 pub(crate) async fn range(store: &Arc<dyn Store>, range: KeyRange) -> anyhow::Result<RangePage> {
     let page = with_timeout("range", store.range(range.clone())).await?.with_context(|| format!("{range:?}"))?;
     let sorted = page.entries.windows(2).all(|pair| pair[0].key < pair[1].key);
-    ensure!(sorted, "{range:?} is not in ascending order without doubles");
+    ensure!(sorted, "{range:?} is not in strictly ascending order");
     Ok(page)
 }
 
-/// The error of a range that must fail.
+/// Returns the error of a range that must fail.
 pub(crate) async fn range_error(store: &Arc<dyn Store>, range: KeyRange) -> anyhow::Result<Error> {
     match with_timeout("range", store.range(range.clone())).await? {
         Ok(page) => bail!("{range:?} was read, at {}", page.revision),
@@ -145,7 +142,7 @@ pub(crate) async fn watch(store: &Arc<dyn Store>, prefix: Key, from: Revision) -
     with_timeout("watch", store.watch(prefix, from)).await?.context("watch")
 }
 
-/// The next batch of a watch that must go on, checked in itself.
+/// Awaits the next batch of a watch that must continue, and checks the batch's order.
 pub(crate) async fn next_batch(watch: &mut Watch) -> anyhow::Result<WatchBatch> {
     let batch = with_timeout("next batch", watch.next_batch()).await?.context("the watch ended")??;
     let ordered = batch.events.windows(2).all(|pair| pair[0].revision() <= pair[1].revision());
@@ -155,7 +152,7 @@ pub(crate) async fn next_batch(watch: &mut Watch) -> anyhow::Result<WatchBatch> 
     Ok(batch)
 }
 
-/// Every event up to `last`, with the events of one revision in the order of their keys.
+/// Collects every event up to `last`, with the events of one revision in order of keys.
 pub(crate) async fn events_through(watch: &mut Watch, last: Revision) -> anyhow::Result<Vec<StoreEvent>> {
     let mut events = Vec::new();
     let mut through = Revision(0);
@@ -170,7 +167,7 @@ pub(crate) async fn events_through(watch: &mut Watch, last: Revision) -> anyhow:
     Ok(sort_events(events))
 }
 
-/// Sorts the events of each revision by key: a transaction has no order inside.
+/// Sorts the events of each revision by key, since a transaction has no inner order.
 pub(crate) fn sort_events(mut events: Vec<StoreEvent>) -> Vec<StoreEvent> {
     events.sort_by(|a, b| (a.revision(), a.key()).cmp(&(b.revision(), b.key())));
     events
@@ -184,7 +181,7 @@ pub(crate) fn delete_event(key: Key, revision: Revision) -> StoreEvent {
     StoreEvent::Delete { key, revision }
 }
 
-/// Fails with both sides unless they are equal.
+/// Fails with both values unless they are equal.
 macro_rules! ensure_equal {
     ($found:expr, $expected:expr, $($what:tt)+) => {
         match (&$found, &$expected) {

@@ -1,4 +1,4 @@
-//! Forgetting history.
+//! Checks of compaction.
 
 use store::{Error, KeyRange, Revision};
 
@@ -19,7 +19,7 @@ pub(crate) const CHECKS: &[Check] = checks![
     running_watch_survives_compaction,
 ];
 
-/// Five revisions of one key.
+/// Puts one key five times.
 async fn put_five(stage: &CheckFixture) -> anyhow::Result<Vec<Revision>> {
     let mut written = Vec::new();
     for round in 0..5 {
@@ -36,7 +36,7 @@ async fn compacted_revision_cannot_be_read(stage: &CheckFixture) -> CheckResult 
         for forgotten in [written[0], written[1]] {
             let error = range_error(store, KeyRange::prefix(stage.prefix()).at_revision(forgotten)).await?;
             let expected = Error::Compacted { requested: forgotten, oldest: edge };
-            ensure_equal!(error, expected, "a range in the forgotten past, by the {client} client");
+            ensure_equal!(error, expected, "a range at a compacted revision, by the {client} client");
         }
         for kept in [2, 3, 4] {
             let page = range(store, KeyRange::prefix(stage.prefix()).at_revision(written[kept])).await?;
@@ -72,10 +72,14 @@ async fn watch_from_compacted_revision_fails(stage: &CheckFixture) -> CheckResul
     compact(&stage.other_client, edge).await?;
     for from in [written[0], written[1], edge] {
         let mut watch = watch(&stage.client, stage.prefix(), from).await?;
-        let first = with_timeout("the first word of a watch", watch.next_batch()).await?;
+        let first = with_timeout("the first batch of a watch", watch.next_batch()).await?;
         let expected = Error::Compacted { requested: from, oldest: edge };
-        ensure_equal!(first, Some(Err(expected)), "a watch in the forgotten past");
-        ensure_equal!(with_timeout("the end of a watch", watch.next_batch()).await?, None, "what follows the error");
+        ensure_equal!(first, Some(Err(expected)), "a watch from a compacted revision");
+        ensure_equal!(
+            with_timeout("the end of a watch", watch.next_batch()).await?,
+            None,
+            "the end of the watch after the error"
+        );
     }
     Ok(())
 }
@@ -85,7 +89,7 @@ async fn watch_can_start_right_after_oldest_revision(stage: &CheckFixture) -> Ch
     compact(&stage.client, written[2]).await?;
     let mut watch = watch(&stage.other_client, stage.prefix(), written[2].next()).await?;
     let expected = [put_event(stage.key("a"), "3", written[3]), put_event(stage.key("a"), "4", written[4])];
-    ensure_equal!(events_through(&mut watch, written[4]).await?, expected, "right after the edge");
+    ensure_equal!(events_through(&mut watch, written[4]).await?, expected, "the events after the oldest revision");
     Ok(())
 }
 
@@ -94,9 +98,9 @@ async fn delete_at_compacted_revision_is_not_lost(stage: &CheckFixture) -> Check
     let removed = remove(&stage.client, stage.key("a")).await?;
     let last = put(&stage.client, stage.key("b"), "2").await?;
     compact(&stage.client, removed).await?;
-    // Either the removal is delivered or the watch says that it cannot: silence would leave the key there for ever.
+    // Either the deletion is delivered or the watch fails; otherwise a cache would keep the key forever.
     let mut watch = watch(&stage.other_client, stage.prefix(), removed).await?;
-    match with_timeout("the first word of a watch", watch.next_batch()).await? {
+    match with_timeout("the first batch of a watch", watch.next_batch()).await? {
         Some(Err(Error::Compacted { .. })) => Ok(()),
         Some(Ok(batch)) => {
             let expected = [delete_event(stage.key("a"), removed), put_event(stage.key("b"), "2", last)];
@@ -113,9 +117,13 @@ async fn compacting_to_older_revision_does_nothing(stage: &CheckFixture) -> Chec
     compact(&stage.other_client, written[1]).await?;
     compact(&stage.client, written[3]).await?;
     let page = range(&stage.other_client, KeyRange::prefix(stage.prefix()).at_revision(written[3])).await?;
-    ensure_equal!(page.count, 1, "what the first compaction kept");
+    ensure_equal!(page.count, 1, "the count at the oldest revision");
     let error = range_error(&stage.other_client, KeyRange::prefix(stage.prefix()).at_revision(written[2])).await?;
-    ensure_equal!(error, Error::Compacted { requested: written[2], oldest: written[3] }, "what it forgot");
+    ensure_equal!(
+        error,
+        Error::Compacted { requested: written[2], oldest: written[3] },
+        "a range at a compacted revision"
+    );
     Ok(())
 }
 
@@ -123,7 +131,7 @@ async fn compacting_future_revision_fails(stage: &CheckFixture) -> CheckResult {
     let requested = Revision(revision(&stage.client).await?.0 + 1_000_000);
     let result = with_timeout("compact", stage.client.compact(requested)).await?;
     let named = matches!(result, Err(Error::FutureRevision { requested: named, .. }) if named == requested);
-    anyhow::ensure!(named, "compacting the future ended as {result:?}");
+    anyhow::ensure!(named, "compacting a future revision returned {result:?}");
     Ok(())
 }
 

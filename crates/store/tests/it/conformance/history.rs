@@ -1,8 +1,8 @@
-//! What clients of a store did and saw, and whether one history explains all of it.
+//! The recorded calls and watches of several clients, and the check that one history explains all of them.
 //!
-//! The judge replays every acknowledged transaction on the [`Model`] in the order of the revisions, and then asks the
-//! model about every answer and every event: there must be one order of writes, in agreement with real time, that all
-//! clients and all watchers have seen.
+//! [`check_history`] replays every committed transaction on the [`StoreModel`] in order of revisions, and then compares
+//! every response and every event with the model: there must be one order of writes, consistent with real time, that
+//! all clients and all watchers have seen.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::check_fixture::sort_events;
 use super::model::StoreModel;
 use super::replay::replay;
 
-/// Everything that was recorded. The first stream is the whole: every other looks at part of what it watches.
+/// Everything that was recorded. The first stream watches the whole prefix, the others parts of it.
 #[derive(Debug)]
 pub(crate) struct RecordedHistory {
     pub(crate) fault_mode: FaultMode,
@@ -24,26 +24,24 @@ pub(crate) struct RecordedHistory {
     pub(crate) streams: Vec<RecordedWatch>,
 }
 
-/// Whether the store was disturbed while it was recorded.
+/// Whether faults were injected during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultMode {
     /// No call may fail.
     NoFaults,
-    /// Calls may be unavailable or unresolved; watches still lose nothing.
+    /// Calls may fail as unavailable or with an unknown outcome; watches still lose nothing.
     WithFaults,
 }
 
-/// One call of one client.
 #[derive(Debug)]
 pub(crate) struct RecordedCall {
-    /// Tickets of one clock for all clients: a call that ended before another began has a smaller `ended`.
+    /// Tickets of one logical clock for all clients: if a call ended before another began, its `ended` is smaller.
     pub(crate) began: u64,
     pub(crate) ended: u64,
     pub(crate) operation: RecordedOperation,
 }
 
 impl RecordedCall {
-    /// Whether it ended with an error.
     pub(crate) fn is_failed(&self) -> bool {
         match &self.operation {
             RecordedOperation::Commit(_, result) => result.is_err(),
@@ -55,7 +53,6 @@ impl RecordedCall {
     }
 }
 
-/// A call and its answer.
 #[derive(Debug)]
 pub(crate) enum RecordedOperation {
     Commit(Transaction, Result<TransactionOutcome, Error>),
@@ -65,18 +62,18 @@ pub(crate) enum RecordedOperation {
     Compact(Revision, Result<(), Error>),
 }
 
-/// What one watcher saw, over all the watches that it resumed with.
+/// The batches of one watcher, over all watches that it resumed with.
 #[derive(Debug)]
 pub(crate) struct RecordedWatch {
     pub(crate) prefix: Key,
     pub(crate) from: Revision,
     pub(crate) batches: Vec<WatchBatch>,
-    /// The error that ended it; `None`: it has read as far as it was told to.
+    /// The error that ended it; `None`: it has read up to the last write.
     pub(crate) end: Option<Error>,
 }
 
 impl RecordedWatch {
-    /// Up to where it has read.
+    /// The revision up to which it has read.
     pub(crate) fn complete_through(&self) -> Revision {
         self.batches.last().map_or(Revision(self.from.0.saturating_sub(1)), |batch| batch.complete_through)
     }
@@ -86,7 +83,7 @@ impl RecordedWatch {
     }
 }
 
-/// Finds the first promise that this history breaks.
+/// Finds the first rule of the contract that the history breaks.
 pub(crate) fn check_history(history: &RecordedHistory) -> CheckResult {
     for stream in &history.streams {
         check_batch_order(stream).with_context(|| format!("the watch of {:?} from {}", stream.prefix, stream.from))?;
@@ -103,7 +100,7 @@ pub(crate) fn check_history(history: &RecordedHistory) -> CheckResult {
     Ok(())
 }
 
-/// Order and atomicity, which need no model to be seen.
+/// Checks order and atomicity, which need no model.
 fn check_batch_order(stream: &RecordedWatch) -> CheckResult {
     let mut through = Revision(stream.from.0.saturating_sub(1));
     for batch in &stream.batches {
@@ -137,18 +134,18 @@ fn check_call(history: &RecordedHistory, model: &StoreModel, call: &RecordedCall
         }
         RecordedOperation::Get(key, Ok((entry, revision))) => {
             let expected = model.entry(key, *revision);
-            ensure!(*entry == expected, "at {revision} it is {expected:?}");
+            ensure!(*entry == expected, "at {revision} the entry is {expected:?}");
             Ok(())
         }
         RecordedOperation::Range(range, Ok(page)) => {
-            ensure!(range.at_revision.is_none_or(|at| at == page.revision), "it was read at another revision");
+            ensure!(range.at_revision.is_none_or(|at| at == page.revision), "the range was read at another revision");
             let expected = model.range(range, page.revision);
-            ensure!(*page == expected, "at {} it is {expected:?}", page.revision);
+            ensure!(*page == expected, "at {} the page is {expected:?}", page.revision);
             Ok(())
         }
         RecordedOperation::Range(_, Err(Error::Compacted { requested, oldest })) => {
             ensure!(was_compacted(history, *requested, call.ended), "{requested} was not compacted");
-            ensure!(oldest > requested, "{requested} cannot be read, and {oldest} can");
+            ensure!(oldest > requested, "{requested} is compacted but not older than the oldest revision {oldest}");
             Ok(())
         }
         RecordedOperation::Commit(_, Err(error))
@@ -162,11 +159,11 @@ fn check_call(history: &RecordedHistory, model: &StoreModel, call: &RecordedCall
 
 fn check_error_allowed(history: &RecordedHistory, error: &Error) -> CheckResult {
     let by_weather = matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. });
-    ensure!(by_weather && history.fault_mode == FaultMode::WithFaults, "it failed with {error}");
+    ensure!(by_weather && history.fault_mode == FaultMode::WithFaults, "the call failed with {error}");
     Ok(())
 }
 
-/// Whether somebody had asked, before `ended`, to forget the state at `revision`.
+/// True if a client requested, before `ended`, a compaction beyond `revision`.
 fn was_compacted(history: &RecordedHistory, revision: Revision, ended: u64) -> bool {
     history.calls.iter().any(|call| match call.operation {
         RecordedOperation::Compact(through, _) => call.began < ended && revision < through,
@@ -177,7 +174,7 @@ fn was_compacted(history: &RecordedHistory, revision: Revision, ended: u64) -> b
     })
 }
 
-/// A call that began after another had ended sees its state or a newer one.
+/// Checks that a call which began after another had ended sees the same state or a newer one.
 fn check_real_time(history: &RecordedHistory, model: &StoreModel) -> CheckResult {
     let mut ends: Vec<_> =
         history.calls.iter().filter_map(|call| Some((call.ended, observed_revision(call)?))).collect();
@@ -196,8 +193,8 @@ fn check_real_time(history: &RecordedHistory, model: &StoreModel) -> CheckResult
         if let RecordedOperation::Commit(transaction, Ok(TransactionOutcome::Committed(_))) = &call.operation
             && transaction.ops.iter().any(|op| matches!(op, Op::Put { .. }))
         {
-            ensure!(revision > floor, "{call:?} was given the revision of the past");
-            ensure!(written.insert(revision), "{call:?} was given the revision of another write");
+            ensure!(revision > floor, "{call:?} got a revision that is not newer");
+            ensure!(written.insert(revision), "{call:?} got the revision of another write");
         }
     }
     ensure!(
@@ -207,7 +204,7 @@ fn check_real_time(history: &RecordedHistory, model: &StoreModel) -> CheckResult
     Ok(())
 }
 
-/// The state that a call has seen, if it looked at the present.
+/// The revision of the state that a call has seen, if it read the current state.
 fn observed_revision(call: &RecordedCall) -> Option<Revision> {
     match &call.operation {
         RecordedOperation::Commit(
@@ -224,7 +221,7 @@ fn observed_revision(call: &RecordedCall) -> Option<Revision> {
     }
 }
 
-/// A watcher must have seen exactly the part of the history that it watched.
+/// Checks that a watcher has seen exactly the part of the history that it watched.
 fn check_stream(history: &RecordedHistory, model: &StoreModel, stream: &RecordedWatch) -> CheckResult {
     let through = stream.complete_through();
     let expected = model.events(&stream.prefix, stream.from, through);
@@ -236,9 +233,9 @@ fn check_stream(history: &RecordedHistory, model: &StoreModel, stream: &Recorded
     match &stream.end {
         None => Ok(()),
         Some(Error::Compacted { .. }) => {
-            ensure!(was_compacted(history, through, u64::MAX), "it ended as compacted, and {through} is not");
+            ensure!(was_compacted(history, through, u64::MAX), "the watch ended as compacted, but {through} is not");
             Ok(())
         }
-        Some(error) => bail!("it ended with {error}"),
+        Some(error) => bail!("the watch ended with {error}"),
     }
 }

@@ -1,28 +1,28 @@
-//! The simplest store that can be right: every value that every key ever had, and nothing else.
+//! The reference model of a store: every value that every key ever had.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use store::{Compare, Key, KeyRange, Op, RangePage, Revision, StoreEntry, StoreEvent};
 
-/// A whole history. It never forgets, so every state can be asked for.
+/// A complete history without compaction, so every past state can be read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreModel {
-    /// Ascending by revision; `None` where the key was removed.
+    /// Ascending by revision; `None` marks a deletion.
     versions: BTreeMap<Key, Vec<(Revision, Option<Bytes>)>>,
-    /// The events of each revision, in the order of their keys.
+    /// The events of each revision, in order of keys.
     events: BTreeMap<Revision, Vec<StoreEvent>>,
 }
 
 impl StoreModel {
-    /// What the key held after every write up to `at`.
+    /// The entry of a key at revision `at`.
     pub(crate) fn entry(&self, key: &Key, at: Revision) -> Option<StoreEntry> {
         let versions = self.versions.get(key)?;
         let (revision, value) = versions.iter().rev().find(|(revision, _)| *revision <= at)?;
         Some(StoreEntry { key: key.clone(), value: value.clone()?, revision: *revision })
     }
 
-    /// What a range finds in the state at `at`; what the range itself says about time is not looked at.
+    /// The result of a range at revision `at`, ignoring the range's own revision.
     pub(crate) fn range(&self, range: &KeyRange, at: Revision) -> RangePage {
         let keys = self.versions.keys().filter(|key| key.starts_with(&range.prefix) && *key >= range.first_key());
         let mut entries: Vec<_> = keys.filter_map(|key| self.entry(key, at)).collect();
@@ -31,7 +31,7 @@ impl StoreModel {
         RangePage { entries, count, revision: at }
     }
 
-    /// What changed below `prefix` from one revision through another.
+    /// The changes below `prefix` from one revision through another.
     pub(crate) fn events(&self, prefix: &Key, from: Revision, through: Revision) -> Vec<StoreEvent> {
         if from > through {
             return Vec::new();
@@ -40,12 +40,12 @@ impl StoreModel {
         events.filter(|event| event.key().starts_with(prefix)).cloned().collect()
     }
 
-    /// Whether all comparisons hold in the state at `at`.
+    /// True if all comparisons hold at revision `at`.
     pub(crate) fn holds(&self, compares: &[Compare], at: Revision) -> bool {
         compares.iter().all(|compare| self.entry(&compare.key, at).map(|entry| entry.revision) == compare.revision)
     }
 
-    /// How many keys the operations would change now.
+    /// The number of keys that the operations would change in the newest state.
     pub(crate) fn changes(&self, ops: &[Op]) -> usize {
         let changes = |op: &&Op| match op {
             Op::Put { .. } => true,
@@ -54,9 +54,9 @@ impl StoreModel {
         ops.iter().filter(changes).count()
     }
 
-    /// Makes the operations happen at `revision`, which must be newer than all before it.
+    /// Applies the operations at `revision`, which must be newer than all before it.
     pub(crate) fn apply(&mut self, revision: Revision, ops: &[Op]) {
-        assert!(self.last_revision() < revision, "history is written forwards");
+        assert!(self.last_revision() < revision, "revisions must grow");
         let mut events = Vec::new();
         for op in ops {
             let value = match op {
@@ -75,7 +75,6 @@ impl StoreModel {
         self.events.insert(revision, events);
     }
 
-    /// The newest revision.
     pub(crate) fn last_revision(&self) -> Revision {
         self.events.keys().next_back().copied().unwrap_or_default()
     }

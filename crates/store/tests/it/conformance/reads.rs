@@ -1,4 +1,4 @@
-//! Get, range and the current revision.
+//! Checks of get, range and the current revision.
 
 use futures_util::future::try_join_all;
 use store::{Error, KeyRange, Op, Revision};
@@ -44,7 +44,7 @@ async fn every_client_reads_a_written_key(stage: &CheckFixture) -> CheckResult {
         let written = put(writer, stage.key("a"), value.clone()).await?;
         let (entry, read) = get(reader, stage.key("a")).await?;
         let entry = entry.map(|entry| (entry.key, entry.value, entry.revision));
-        ensure_equal!(entry, Some((stage.key("a"), value.into(), written)), "what the other client reads");
+        ensure_equal!(entry, Some((stage.key("a"), value.into(), written)), "the entry as the other client reads it");
         anyhow::ensure!(read >= written, "read at {read}, after a write at {written}");
     }
     Ok(())
@@ -58,15 +58,15 @@ async fn empty_value_is_stored(stage: &CheckFixture) -> CheckResult {
 }
 
 async fn large_value_is_read_back_unchanged(stage: &CheckFixture) -> CheckResult {
-    // 1 MiB: every backend takes it, because etcd as it comes takes 1.5.
+    // 1 MiB: every backend accepts it, since etcd's default limit is 1.5 MiB.
     let value: Vec<u8> = (0..1 << 20).map(|index: u32| (index % 251) as u8).collect();
     put(&stage.client, stage.key("a"), value.clone()).await?;
     let (entry, _) = get(&stage.other_client, stage.key("a")).await?;
-    anyhow::ensure!(entry.is_some_and(|entry| entry.value == value), "1 MiB is not what was put");
+    anyhow::ensure!(entry.is_some_and(|entry| entry.value == value), "a value of 1 MiB changed");
     Ok(())
 }
 
-/// Puts keys and checks which of them a prefix yields, in which order.
+/// Puts keys and checks which of them a range over a prefix returns, and in which order.
 async fn check_prefix(stage: &CheckFixture, names: &[&[u8]], prefix: &[u8], expected: &[&[u8]]) -> CheckResult {
     let ops = names.iter().map(|name| put_op(stage.key(name), "1")).collect::<Vec<_>>();
     commit_ok(&stage.client, ops.into_transaction()).await?;
@@ -74,7 +74,7 @@ async fn check_prefix(stage: &CheckFixture, names: &[&[u8]], prefix: &[u8], expe
     let found: Vec<_> = page.entries.into_iter().map(|entry| entry.key).collect();
     let expected: Vec<_> = expected.iter().map(|name| stage.key(name)).collect();
     ensure_equal!(found, expected, "the keys below {:?}", prefix.escape_ascii().to_string());
-    ensure_equal!(page.count, expected.len() as u64, "their count");
+    ensure_equal!(page.count, expected.len() as u64, "the count of the prefix");
     Ok(())
 }
 
@@ -101,12 +101,12 @@ async fn prefix_may_end_in_0xff(stage: &CheckFixture) -> CheckResult {
     let names: [&[u8]; 5] = [b"a\xfe", b"a\xff", b"a\xff\xff", b"a\xff\xffz", b"b"];
     check_prefix(stage, &names, b"a\xff", &[b"a\xff", b"a\xff\xff", b"a\xff\xffz"]).await?;
     check_prefix(stage, &names, b"a\xff\xff", &[b"a\xff\xff", b"a\xff\xffz"]).await?;
-    // A prefix without an end: no byte of it can grow.
+    // A prefix without an upper bound: all its bytes are 0xff.
     let last = [b"\xff\xff".as_slice(), &stage.prefix()].concat();
     put(&stage.client, last.clone().into(), "1").await?;
     let page = range(&stage.other_client, KeyRange::prefix(b"\xff\xff".as_slice())).await?;
     anyhow::ensure!(page.entries.iter().any(|entry| entry.key == last), "{last:?} is not below its own prefix");
-    anyhow::ensure!(page.entries.iter().all(|entry| entry.key.starts_with(b"\xff\xff")), "more than the prefix");
+    anyhow::ensure!(page.entries.iter().all(|entry| entry.key.starts_with(b"\xff\xff")), "keys outside of the prefix");
     Ok(())
 }
 
@@ -163,7 +163,7 @@ async fn pages_at_one_revision_show_one_state(stage: &CheckFixture) -> CheckResu
     let first = range(&stage.other_client, KeyRange::prefix(stage.prefix()).limit(3)).await?;
     let mut found: Vec<_> = first.entries.clone();
     while found.len() < first.count as usize {
-        // The state moves under the pages, and the pages do not notice.
+        // Concurrent writes must not affect the pages.
         remove(&stage.client, stage.key(format!("{:02}", found.len()))).await?;
         put(&stage.client, stage.key(format!("{:02}x", found.len())), "new").await?;
         let last = found.last().map(|entry| entry.key.clone()).unwrap_or_default();
@@ -171,10 +171,10 @@ async fn pages_at_one_revision_show_one_state(stage: &CheckFixture) -> CheckResu
         let next = KeyRange::prefix(stage.prefix()).start(start).limit(3).at_revision(first.revision);
         let page = range(&stage.other_client, next).await?;
         ensure_equal!(page.revision, first.revision, "the revision of a page");
-        ensure_equal!(page.count, 7 - found.len() as u64, "what is left from the start on");
+        ensure_equal!(page.count, 7 - found.len() as u64, "the count from the start key on");
         found.extend(page.entries);
     }
-    anyhow::ensure!(found.iter().all(|entry| entry.revision == written), "a page of another state: {found:?}");
+    anyhow::ensure!(found.iter().all(|entry| entry.revision == written), "a page shows another state: {found:?}");
     Ok(())
 }
 
@@ -248,7 +248,7 @@ async fn revision_covers_every_acknowledged_write(stage: &CheckFixture) -> Check
 }
 
 async fn revision_covers_writes_under_concurrent_probes(stage: &CheckFixture) -> CheckResult {
-    // A store may answer many callers with one look, but not with one that began before their writes ended.
+    // A store may serve many callers with one probe, but not with one that began before their writes ended.
     let ask = async |task: usize| -> CheckResult {
         for round in 0..10 {
             let written = put(&stage.client, stage.key(format!("{task}")), format!("{round}")).await?;

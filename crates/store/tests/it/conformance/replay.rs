@@ -1,4 +1,4 @@
-//! Finds the one order of writes that the acknowledgements and the events allow.
+//! Reconstructs the order of writes from acknowledgements and watch events.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::check_fixture::sort_events;
 use super::history::{RecordedHistory, RecordedOperation};
 use super::model::StoreModel;
 
-/// Replays every transaction that happened, including those whose answer was lost but whose events were seen.
+/// Replays every committed transaction, including those whose response was lost but whose events were seen.
 pub(crate) fn replay(history: &RecordedHistory) -> anyhow::Result<StoreModel> {
     let mut model = StoreModel::default();
     let (mut revisions, mut unresolved) = group_by_revision(history)?;
@@ -20,16 +20,16 @@ pub(crate) fn replay(history: &RecordedHistory) -> anyhow::Result<StoreModel> {
     Ok(model)
 }
 
-/// What is known about one revision.
+/// The observations about one revision.
 #[derive(Debug, Default)]
 struct RevisionFacts<'a> {
-    /// At most one of these changed something; the others only tell what was current.
+    /// At most one of these changed something; the others only report the current revision.
     acknowledged: Vec<&'a Transaction>,
-    /// As the watcher of the whole saw them.
+    /// As seen by the watcher of the whole prefix.
     events: Vec<StoreEvent>,
 }
 
-/// What happened at which revision, and what may have happened at any.
+/// Groups the observations by revision, and collects the transactions with an unknown outcome.
 fn group_by_revision(
     history: &RecordedHistory,
 ) -> anyhow::Result<(BTreeMap<Revision, RevisionFacts<'_>>, Vec<&Transaction>)> {
@@ -48,14 +48,14 @@ fn group_by_revision(
             | RecordedOperation::Compact(..) => {}
         }
     }
-    for event in history.streams.first().context("nobody watched the whole")?.events() {
+    for event in history.streams.first().context("no watcher of the whole prefix")?.events() {
         revisions.entry(event.revision()).or_default().events.push(event.clone());
     }
     Ok((revisions, unresolved))
 }
 
 impl RevisionFacts<'_> {
-    /// The state after this revision.
+    /// Returns the state after this revision.
     fn explain(
         &self,
         revision: Revision,
@@ -63,9 +63,10 @@ impl RevisionFacts<'_> {
         unresolved: &mut Vec<&Transaction>,
     ) -> anyhow::Result<StoreModel> {
         if let ([one], true) = (&self.acknowledged[..], unresolved.is_empty()) {
-            // The usual case, which needs no copy of the whole history for each revision.
+            // The usual case, which needs no copy of the model per revision.
             let after = self.apply_effective(revision, before, one);
-            return after.with_context(|| format!("{one:?} happened at {revision} against its terms"));
+            return after
+                .with_context(|| format!("{one:?} was committed at {revision} but its comparisons did not hold"));
         }
         let after = |effective: &Transaction| self.apply_effective(revision, before.clone(), effective);
         let fitting: Vec<_> = self.acknowledged.iter().filter_map(|effective| after(effective)).collect();
@@ -79,22 +80,23 @@ impl RevisionFacts<'_> {
             },
         );
         if let Some((index, after)) = explaining {
-            // It has happened now, so it does not happen again.
+            // It is committed now, so it cannot be committed again.
             unresolved.remove(index);
             return Ok(after);
         }
         match (fitting.into_iter().next(), &self.acknowledged[..]) {
-            // The watchers are judged later, in words of their own.
+            // `check_stream` checks the watchers later, with error texts of its own.
             (Some(after), _) => Ok(after),
             (None, []) => {
-                bail!("at {revision} a watch saw {:?}, and nobody wrote that, or somebody twice", self.events)
+                bail!("at {revision} a watch saw {:?}, which no client wrote, or wrote twice", self.events)
             }
-            (None, [one]) => bail!("{one:?} happened at {revision} against its terms"),
-            (None, several) => bail!("several writes happened at {revision} against their terms: {several:?}"),
+            (None, [one]) => bail!("{one:?} was committed at {revision} but its comparisons did not hold"),
+            (None, several) => bail!("writes at {revision} whose comparisons did not hold: {several:?}"),
         }
     }
 
-    /// The state after `effective` has happened and all others have changed nothing, if that can be.
+    /// The state after `effective` was committed and all other transactions changed nothing; `None` if that is
+    /// impossible.
     fn apply_effective(
         &self,
         revision: Revision,
@@ -117,7 +119,7 @@ impl RevisionFacts<'_> {
         after.events(&"".into(), revision, revision) == self.events
     }
 
-    /// Whether the transaction changes every key that was seen to change, which is cheap to ask.
+    /// True if the transaction changes every key that was seen to change; a cheap first test.
     fn touches(&self, transaction: &Transaction) -> bool {
         !self.events.is_empty()
             && self.events.iter().all(|event| transaction.ops.iter().any(|op| op.key() == event.key()))

@@ -1,4 +1,4 @@
-//! Compare, then change, in one step.
+//! Checks of transactions: comparisons and changes are one atomic step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,7 @@ async fn delete_of_absent_key_changes_nothing(stage: &CheckFixture) -> CheckResu
     let written = commit_ok(&stage.other_client, mixed.into_transaction()).await?;
     let page = range(&stage.client, KeyRange::prefix(stage.prefix())).await?;
     let found: Vec<_> = page.entries.into_iter().map(|entry| (entry.key, entry.revision)).collect();
-    ensure_equal!(found, [(stage.key("a"), before), (stage.key("b"), written)], "what is there afterwards");
+    ensure_equal!(found, [(stage.key("a"), before), (stage.key("b"), written)], "the keys afterwards");
     Ok(())
 }
 
@@ -95,13 +95,13 @@ async fn transaction_changes_share_one_revision(stage: &CheckFixture) -> CheckRe
     let page = range(&stage.client, KeyRange::prefix(stage.prefix())).await?;
     let found: Vec<_> = page.entries.into_iter().map(|entry| (entry.key, entry.value, entry.revision)).collect();
     let expected = [("a", "2"), ("b", "1"), ("d", "3")].map(|(key, value)| (stage.key(key), value.into(), written));
-    ensure_equal!(found, expected, "what the transaction left");
+    ensure_equal!(found, expected, "the state after the transaction");
     Ok(())
 }
 
 async fn conflict_changes_nothing(stage: &CheckFixture) -> CheckResult {
     let kept = put(&stage.client, stage.key("kept"), "1").await?;
-    // One comparison of three fails, in every position.
+    // One comparison of three fails, in each position.
     for position in 0..3 {
         let mut compares = vec![compare_present("kept", kept, stage), compare_absent("x", stage)];
         compares.insert(position, compare_present("kept", Revision(kept.0 - 1), stage));
@@ -111,7 +111,7 @@ async fn conflict_changes_nothing(stage: &CheckFixture) -> CheckResult {
     }
     let page = range(&stage.client, KeyRange::prefix(stage.prefix())).await?;
     let found: Vec<_> = page.entries.into_iter().map(|entry| (entry.key, entry.revision)).collect();
-    ensure_equal!(found, [(stage.key("kept"), kept)], "what is there after conflicts");
+    ensure_equal!(found, [(stage.key("kept"), kept)], "the state after conflicts");
     Ok(())
 }
 
@@ -152,7 +152,7 @@ async fn transaction_can_change_many_keys(stage: &CheckFixture) -> CheckResult {
     let written = commit_ok(&stage.client, Transaction { compares, ops }).await?;
     let page = range(&stage.other_client, KeyRange::prefix(stage.prefix())).await?;
     ensure_equal!(page.count, 100, "the keys of one transaction");
-    anyhow::ensure!(page.entries.iter().all(|entry| entry.revision == written), "they are not of one revision");
+    anyhow::ensure!(page.entries.iter().all(|entry| entry.revision == written), "the keys have different revisions");
     Ok(())
 }
 
@@ -178,7 +178,7 @@ async fn malformed_transactions_are_rejected(stage: &CheckFixture) -> CheckResul
     }
     let result = with_timeout("get", stage.client.get(empty())).await?;
     anyhow::ensure!(matches!(result, Err(Error::Malformed { .. })), "an empty key read: {result:?}");
-    ensure_equal!(get(&stage.other_client, a()).await?.0, None, "what malformed transactions left");
+    ensure_equal!(get(&stage.other_client, a()).await?.0, None, "the state after malformed transactions");
     Ok(())
 }
 
@@ -186,9 +186,13 @@ async fn oversized_transactions_are_rejected(stage: &CheckFixture) -> CheckResul
     let value = vec![b'x'; stage.oversized_value_bytes];
     let ops = vec![put_op(stage.key("small"), "1"), put_op(stage.key("large"), value)];
     let result = with_timeout("an oversized commit", stage.client.commit(ops.into_transaction())).await?;
-    anyhow::ensure!(matches!(result, Err(Error::TooLarge { .. })), "it ended as {result:?}");
-    ensure_equal!(range(&stage.other_client, KeyRange::prefix(stage.prefix())).await?.count, 0, "what it left");
-    // The refusal harms nothing that comes after it.
+    anyhow::ensure!(matches!(result, Err(Error::TooLarge { .. })), "the oversized commit returned {result:?}");
+    ensure_equal!(
+        range(&stage.other_client, KeyRange::prefix(stage.prefix())).await?.count,
+        0,
+        "the state after the oversized commit"
+    );
+    // The rejection does not affect later requests.
     put(&stage.client, stage.key("small"), "1").await?;
     Ok(())
 }
@@ -206,7 +210,7 @@ async fn concurrent_increments_lose_no_update(stage: &CheckFixture) -> CheckResu
     Ok(())
 }
 
-/// Adds one, `times` times, by reading what a conflict found and trying again.
+/// Increments a counter `times` times, retrying with the value of each conflict.
 async fn increment(store: &Arc<dyn Store>, key: Key, started: Revision, times: u64) -> anyhow::Result<()> {
     let (mut seen, mut value) = (started, 0_u64);
     let mut left = times;
@@ -215,7 +219,7 @@ async fn increment(store: &Arc<dyn Store>, key: Key, started: Revision, times: u
         match commit(store, update).await? {
             TransactionOutcome::Committed(revision) => (seen, value, left) = (revision, value + 1, left - 1),
             TransactionOutcome::Conflict { current, .. } => {
-                let entry = current.into_iter().flatten().next().expect("nobody removes the counter");
+                let entry = current.into_iter().flatten().next().expect("no client deletes the counter");
                 (seen, value) = (entry.revision, std::str::from_utf8(&entry.value)?.parse()?);
             }
         }

@@ -1,7 +1,7 @@
-//! Keys that go away on their own.
+//! Checks of keys with a time to live.
 //!
-//! Time passes for these checks only as the store shows it: a short-lived key is the clock, and its removal a tick. A
-//! loaded machine makes ticks longer, which can make a check see less, and never makes it fail.
+//! These checks measure time only by the store itself: a short-lived key is the clock, and its deletion a tick. A slow
+//! machine makes ticks longer, which can weaken a check but never makes it fail.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::check_fixture::{
 };
 use super::{Check, CheckResult, checks};
 
-/// The shortest that etcd grants with its usual election timeout.
+/// The shortest lease that etcd grants with its default election timeout.
 const TICK: Duration = Duration::from_secs(2);
 
 pub(crate) const CHECKS: &[Check] = checks![
@@ -31,7 +31,7 @@ fn put_with_ttl(key: Key, value: &'static str, ttl: Duration) -> Transaction {
     Op::Put { key, value: value.into(), ttl: Some(ttl) }.into_transaction()
 }
 
-/// Reads until `key` is removed; events of other keys are passed by.
+/// Reads until `key` is deleted, ignoring other events.
 async fn wait_for_delete(watch: &mut Watch, key: &Key) -> anyhow::Result<Revision> {
     loop {
         let events = next_batch(watch).await?.events;
@@ -61,14 +61,14 @@ async fn expired_key_is_deleted_with_an_event(stage: &CheckFixture) -> CheckResu
     let written = commit_ok(&stage.client, put_with_ttl(key.clone(), "1", TICK)).await?;
     let removed = wait_for_delete(&mut here, &key).await?;
     let lived = began.elapsed();
-    anyhow::ensure!(lived >= TICK, "it lived {lived:?}, and was to live {TICK:?}");
+    anyhow::ensure!(lived >= TICK, "it lived {lived:?} instead of {TICK:?}");
     anyhow::ensure!(removed > written, "removed at {removed}, written at {written}");
-    ensure_equal!(wait_for_delete(&mut there, &key).await?, removed, "the removal as the other client saw it");
+    ensure_equal!(wait_for_delete(&mut there, &key).await?, removed, "the deletion as the other client saw it");
     ensure_equal!(get(&stage.other_client, key.clone()).await?.0, None, "an expired key");
     let before =
         range(&stage.other_client, KeyRange::prefix(stage.prefix()).at_revision(Revision(removed.0 - 1))).await?;
     ensure_equal!(before.count, 1, "the state before it expired");
-    // It was one removal: a later write is the next event.
+    // There was a single deletion: a later write is the next event.
     let later = put(&stage.client, key, "2").await?;
     ensure_equal!(next_batch(&mut here).await?.events.first().map(StoreEvent::revision), Some(later), "the next event");
     Ok(())
@@ -87,9 +87,9 @@ async fn all_keys_of_a_transaction_expire(stage: &CheckFixture) -> CheckResult {
         removed.extend(deletes.map(|event| event.key().clone()));
     }
     removed.sort();
-    ensure_equal!(removed, names, "what expired");
+    ensure_equal!(removed, names, "the expired keys");
     let left = range(&stage.other_client, KeyRange::prefix(stage.prefix())).await?;
-    ensure_equal!(left.entries.len(), 1, "what stays");
+    ensure_equal!(left.entries.len(), 1, "the remaining keys");
     Ok(())
 }
 
@@ -106,7 +106,7 @@ async fn expired_key_can_be_created_again(stage: &CheckFixture) -> CheckResult {
 }
 
 async fn put_with_ttl_renews_the_deadline(stage: &CheckFixture) -> CheckResult {
-    // Two ticks long, renewed at each of five: it lives only if renewals count.
+    // The time to live is two ticks, renewed at each of five: the key survives only if renewals count.
     let ttl = TICK * 2;
     let key = stage.key("renewed");
     let mut renewed_at = Instant::now();
@@ -119,20 +119,20 @@ async fn put_with_ttl_renews_the_deadline(stage: &CheckFixture) -> CheckResult {
             TransactionOutcome::Committed(revision) => (seen, renewed_at) = (revision, renewing_at),
             TransactionOutcome::Conflict { .. } => {
                 let age = renewed_at.elapsed();
-                anyhow::ensure!(age >= ttl, "it was gone {age:?} after a renewal for {ttl:?}");
+                anyhow::ensure!(age >= ttl, "it expired {age:?} after a renewal for {ttl:?}");
                 return Ok(());
             }
         }
     }
-    // Without renewals it goes.
+    // Without renewals it expires.
     let mut watch = watch(&stage.other_client, stage.prefix(), seen.next()).await?;
     wait_for_delete(&mut watch, &key).await?;
     let age = renewed_at.elapsed();
-    anyhow::ensure!(age >= ttl, "it went {age:?} after a renewal for {ttl:?}");
+    anyhow::ensure!(age >= ttl, "it expired {age:?} after the last renewal for {ttl:?}");
     Ok(())
 }
 
-/// Checks that `key` is as it was written, two ticks from now.
+/// Checks that `key` is unchanged two ticks from now.
 async fn check_stays(stage: &CheckFixture, key: Key, written: Revision) -> CheckResult {
     wait_one_tick(stage, "clock 1").await?;
     wait_one_tick(stage, "clock 2").await?;
@@ -164,7 +164,7 @@ async fn ttl_is_rounded_up_to_whole_seconds(stage: &CheckFixture) -> CheckResult
     let removed = wait_for_delete(&mut watch, &key).await?;
     let lived = began.elapsed();
     let whole = TICK + Duration::from_secs(1);
-    anyhow::ensure!(lived >= whole, "it lived {lived:?}, and was to live {whole:?}");
+    anyhow::ensure!(lived >= whole, "it lived {lived:?} instead of {whole:?}");
     anyhow::ensure!(removed > written, "removed at {removed}, written at {written}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Watches: ordered, unique, reliable, atomic per transaction, resumable, with progress.
+//! Checks of watches: ordered, unique, reliable, atomic per transaction, resumable, with progress.
 
 use store::{Op, Revision, StoreEvent};
 
@@ -36,14 +36,14 @@ async fn watch_sees_changes_of_all_clients_in_order(stage: &CheckFixture) -> Che
     Ok(())
 }
 
-/// Puts, changes and removes some keys, and returns what a watcher must see.
+/// Puts, changes and deletes some keys, and returns the events that a watcher must see.
 async fn write_history(stage: &CheckFixture, rounds: usize) -> anyhow::Result<Vec<StoreEvent>> {
     let mut expected = Vec::new();
     for round in 0..rounds {
         let key = stage.key(format!("{}", round % 3));
         let store = if round % 2 == 0 { &stage.client } else { &stage.other_client };
         expected.push(match round % 7 {
-            // A key that the three puts before it have put.
+            // An earlier round has put this key.
             6 => delete_event(stage.key("0"), remove(store, stage.key("0")).await?),
             _ => {
                 let value = format!("round {round}");
@@ -71,21 +71,21 @@ async fn no_op_writes_cause_no_event(stage: &CheckFixture) -> CheckResult {
     remove(&stage.client, stage.key("missing")).await?;
     let mixed = vec![Op::Delete { key: stage.key("missing") }, put_op(stage.key("b"), "2")];
     let second = commit_ok(&stage.client, mixed.into_transaction()).await?;
-    // Putting the same value again is a change all the same.
+    // Putting the same value again is a change too.
     let third = put(&stage.client, stage.key("a"), "1").await?;
     let expected = [
         put_event(stage.key("a"), "1", first),
         put_event(stage.key("b"), "2", second),
         put_event(stage.key("a"), "1", third),
     ];
-    ensure_equal!(events_through(&mut watch, third).await?, expected, "what changed something");
+    ensure_equal!(events_through(&mut watch, third).await?, expected, "the events of effective writes");
     Ok(())
 }
 
 async fn watch_from_future_revision_waits(stage: &CheckFixture) -> CheckResult {
     let from = Revision(revision(&stage.client).await?.0 + 4);
     let mut watch = watch(&stage.other_client, stage.prefix(), from).await?;
-    // Progress to before its beginning would make it begin too early when it is resumed.
+    // Progress below its start would make it start too early when it is resumed.
     watch.progress_request().send();
     let mut expected = Vec::new();
     for round in 0..8 {
@@ -128,7 +128,7 @@ async fn watch_sees_only_its_prefix(stage: &CheckFixture) -> CheckResult {
         b"a_b/\x00",
         b"a_b/\xff",
         b"a_b/\xff\xff",
-        // All at one revision, in the order of the keys.
+        // All at one revision, in order of keys.
         b"a_b/\x00",
         b"a_b/1",
         b"a_b/\xff",
@@ -136,7 +136,7 @@ async fn watch_sees_only_its_prefix(stage: &CheckFixture) -> CheckResult {
         b"a%b/1",
         b"a%b/1",
     ];
-    ensure_equal!(found, below.map(|name| stage.key(name)), "what two prefixes saw");
+    ensure_equal!(found, below.map(|name| stage.key(name)), "the events of two prefixes");
     Ok(())
 }
 
@@ -155,7 +155,7 @@ async fn watch_of_empty_prefix_sees_all_keys(stage: &CheckFixture) -> CheckResul
     Ok(())
 }
 
-/// Reads batches through `last` and checks that each holds whole revisions: so many events or none.
+/// Reads batches through `last` and checks that each holds whole revisions: `events_per_revision` events each.
 async fn check_transactions_unsplit(
     stage: &CheckFixture,
     from: Revision,
@@ -188,7 +188,8 @@ async fn transaction_is_never_split_across_batches(stage: &CheckFixture) -> Chec
 async fn large_transaction_is_never_split_across_batches(stage: &CheckFixture) -> CheckResult {
     let from = revision(&stage.client).await?.next();
     let mut last = from;
-    // More than fits one message of any backend. etcd cuts at 1.5 or 2 MiB, which is 17 or 22 of these and no whole revision.
+    // More than fits into one message of any backend. etcd splits at 1.5 or 2 MiB, which is 17 or 22 of these and no
+    // whole revision.
     for _ in 0..6 {
         let value = vec![b'x'; 90 << 10];
         let ops: Vec<_> = (0..10).map(|index| put_op(stage.key(format!("{index}")), value.clone())).collect();
@@ -228,7 +229,7 @@ async fn slow_watcher_loses_nothing(stage: &CheckFixture) -> CheckResult {
     let events = events_through(&mut slow, last).await?;
     let found: Vec<_> = events.into_iter().map(|event| (event.key().clone(), event.revision())).collect();
     ensure_equal!(found.len(), expected.len(), "the number of events");
-    anyhow::ensure!(found == expected, "the events are others than were written");
+    anyhow::ensure!(found == expected, "the events differ from the writes");
     Ok(())
 }
 
@@ -239,13 +240,13 @@ async fn watches_are_independent(stage: &CheckFixture) -> CheckResult {
         watches.push(watch(&stage.other_client, stage.prefix(), from).await?);
     }
     let first = put(&stage.client, stage.key("a"), "1").await?;
-    // Half of them end; one of the others never reads.
+    // Half of the watches end; one of the others never reads.
     watches.truncate(11);
     let _idle = watches.pop();
     let second = put(&stage.client, stage.key("a"), "2").await?;
     let expected = [put_event(stage.key("a"), "1", first), put_event(stage.key("a"), "2", second)];
     for watch in &mut watches {
-        ensure_equal!(events_through(watch, second).await?, expected, "what one of many watches saw");
+        ensure_equal!(events_through(watch, second).await?, expected, "the events of one of many watches");
     }
     Ok(())
 }
@@ -267,11 +268,11 @@ async fn progress_is_reported_on_request_and_never_too_early(stage: &CheckFixtur
     }
     quiet.progress_request().send();
     ensure_equal!(events_through(&mut quiet, last).await?, [], "progress without events");
-    // Asking again when nothing has changed is answered as well.
+    // A second request without any change is answered too.
     quiet.progress_request().send();
     let again = next_batch(&mut quiet).await?;
-    anyhow::ensure!(again.events.is_empty() && again.complete_through >= last, "a second answer: {again:?}");
-    // `events_through` refuses an event that progress had already passed.
+    anyhow::ensure!(again.events.is_empty() && again.complete_through >= last, "a second progress batch: {again:?}");
+    // `events_through` rejects an event at or below earlier progress.
     ensure_equal!(sort_events(events_through(&mut busy, last).await?), expected, "events between progress");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Random work by several clients at once, recorded for the judge.
+//! Random concurrent work of several clients, recorded for `check_history`.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -18,13 +18,13 @@ use super::Harness;
 use super::check_fixture::{IntoTransaction, put_op};
 use super::history::{FaultMode, RecordedCall, RecordedHistory, RecordedOperation, RecordedWatch, check_history};
 
-/// What is watched below the prefix of a run. The first is the whole.
+/// The watched suffixes below the prefix of a run. The first watches the whole prefix.
 const WATCHED_PREFIXES: [&str; 5] = ["", "a", "a_", "b/", ""];
 
-/// What is written: few keys, so that clients collide, with the bytes that other stores trip over.
+/// The written keys: few, so that clients conflict, with bytes that are special in other stores.
 const KEYS: [&[u8]; 7] = [b"a/1", b"a/2", b"a_/1", b"aX/1", b"a%\x00", b"b/\xff", b"b/2"];
 
-/// The last write of a run, which every watcher waits for, touches each of [`WATCHED`].
+/// The last write of a run, which every watcher waits for, touches each of [`WATCHED_PREFIXES`].
 const LAST_KEYS: [&[u8]; 3] = [b"a/1", b"a_/1", b"b/2"];
 
 /// The size and shape of one run.
@@ -35,13 +35,13 @@ pub(crate) struct WorkloadPlan {
     pub(crate) clients: usize,
     pub(crate) calls_per_client: usize,
     pub(crate) fault_mode: FaultMode,
-    /// Whether clients also forget history, of which there is one for everybody.
+    /// Whether clients also compact, which affects the whole store.
     pub(crate) compacts: bool,
 }
 
-/// Runs random work several times and panics with the seed of the first run that no history explains.
+/// Runs several random workloads and panics with the seed of the first one that no history explains.
 ///
-/// `UNSKEW_SEED` repeats a run; `UNSKEW_SOAK` makes runs more and longer.
+/// `UNSKEW_SEED` repeats a run; `UNSKEW_SOAK` makes more and longer runs.
 pub(crate) async fn check_random_workloads(harness: &dyn Harness) {
     let soak = is_soak();
     let fixed = env_variable("UNSKEW_SEED").map(|seed| seed.parse().expect("UNSKEW_SEED is a number"));
@@ -67,33 +67,32 @@ pub(crate) async fn check_random_workloads(harness: &dyn Harness) {
     }
 }
 
-/// Whether tests may take long.
+/// True if `UNSKEW_SOAK` allows long tests.
 pub(crate) fn is_soak() -> bool {
     env_variable("UNSKEW_SOAK").is_some()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where tests take parameters")]
+#[expect(clippy::disallowed_methods, reason = "the only place where tests take parameters")]
 fn env_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Runs a plan and judges what was recorded.
 pub(crate) async fn check_plan(harness: &dyn Harness, plan: &WorkloadPlan) -> anyhow::Result<()> {
     check_history(&record(harness, plan).await?)
 }
 
-/// Runs a plan: every client works, every watcher reads up to the last write.
+/// Runs a plan: clients work, and watchers read up to the last write.
 pub(crate) async fn record(harness: &dyn Harness, plan: &WorkloadPlan) -> anyhow::Result<RecordedHistory> {
     record_until(harness, plan, std::future::pending()).await
 }
 
-/// Runs a plan in which clients also stop when `end` comes.
+/// Runs a plan whose clients also stop when `end` resolves.
 pub(crate) async fn record_until(
     harness: &dyn Harness,
     plan: &WorkloadPlan,
     end: impl Future<Output = ()>,
 ) -> anyhow::Result<RecordedHistory> {
-    // Longer than a run takes with a store that is away for seconds at a time.
+    // Longer than a run takes on a store with outages of seconds.
     let patience = Duration::from_secs(if is_soak() { 3_000 } else { 300 });
     tokio::time::timeout(patience, record_unbounded(harness, plan, end)).await.context("the run did not end")?
 }
@@ -119,7 +118,7 @@ async fn record_unbounded(
         watchers.spawn(async move { (index, watcher.run(before.next()).await) });
     }
     let mut clients = JoinSet::new();
-    // Several share one store and what it does for all of its callers at once, and several do not.
+    // Two stores, so that some clients share a store's batching and some do not.
     let stores = [harness.open().await, harness.open().await];
     for index in 0..plan.clients {
         let client = RandomClient {
@@ -153,7 +152,7 @@ fn plan_key(plan: &WorkloadPlan, name: &[u8]) -> Key {
     [plan.prefix.as_bytes(), name].concat().into()
 }
 
-/// The last write, repeated until one is acknowledged: a storm may still blow.
+/// Repeats the last write until it is acknowledged, since faults may still be injected.
 async fn write_last(store: &Arc<dyn Store>, log: &CallLog, transaction: Transaction) -> anyhow::Result<Revision> {
     loop {
         let began = log.next_ticket();
@@ -162,12 +161,12 @@ async fn write_last(store: &Arc<dyn Store>, log: &CallLog, transaction: Transact
         match result {
             Ok(TransactionOutcome::Committed(revision)) => return Ok(revision),
             Err(Error::Unavailable { .. } | Error::OutcomeUnknown { .. }) => {}
-            other => anyhow::bail!("the last write ended as {other:?}"),
+            other => anyhow::bail!("the last write returned {other:?}"),
         }
     }
 }
 
-/// What everybody did, in tickets of one clock.
+/// The calls of all clients, with tickets of one logical clock.
 #[derive(Debug, Default)]
 struct CallLog {
     clock: AtomicU64,
@@ -185,7 +184,7 @@ impl CallLog {
         self.calls.lock().push(call);
     }
 
-    /// Makes every client stop after its call.
+    /// Makes every client stop after its current call.
     fn stop_clients(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
     }
@@ -195,7 +194,7 @@ impl CallLog {
     }
 }
 
-/// A client that remembers what it saw and compares with it, sometimes too late.
+/// A client that remembers what it saw and compares with it, sometimes with a stale value.
 struct RandomClient {
     store: Arc<dyn Store>,
     rng: Rng,
@@ -248,7 +247,7 @@ impl RandomClient {
         RecordedOperation::Commit(transaction, result)
     }
 
-    /// One to four keys, each compared three times of four, each value unlike any other.
+    /// A transaction of one to four keys, three in four with a comparison, each with a unique value.
     fn transaction(&mut self, number: usize) -> Transaction {
         let mut names = KEYS;
         self.rng.shuffle(&mut names);
@@ -295,7 +294,7 @@ impl RandomClient {
         if !self.plan.compacts {
             return RecordedOperation::Revision(self.store.revision().await);
         }
-        // Some way back, as compaction in earnest is, and sometimes into what watchers have not read yet.
+        // Somewhat behind the newest revision, as real compaction is, and sometimes beyond what watchers have read.
         let revision = Revision(self.newest.0 - self.rng.u64(0..20).min(self.newest.0 - 1));
         RecordedOperation::Compact(revision, self.store.compact(revision).await)
     }
@@ -318,16 +317,14 @@ impl RandomClient {
     }
 }
 
-/// How a watcher reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WatchPattern {
-    /// One watch from beginning to end.
     SingleWatch,
-    /// A new watch every few batches, and requests for progress.
+    /// A new watch every few batches, with progress requests.
     Resuming,
 }
 
-/// Reads one prefix until the last write.
+/// Watches one prefix until the last write.
 struct RecordingWatcher {
     store: Arc<dyn Store>,
     rng: Rng,
@@ -349,7 +346,7 @@ impl RecordingWatcher {
                 }
                 let batch = tokio::select! {
                     batch = watch.next_batch() => batch,
-                    // The last write may be known only after the last batch was read.
+                    // The revision of the last write may be published after its batch was read.
                     changed = self.last.changed() => { changed?; continue; }
                 };
                 match batch.context("the watch ended without an error")? {

@@ -64,21 +64,21 @@ fn invalid_configuration_is_rejected_with_field_path() {
     check_file(
         "apiVersion: v1\nkind: Pod",
         &expect![[
-            r#"it is a Pod of v1; wanted is an EgressSelectorConfiguration of apiserver.k8s.io/v1beta1 or apiserver.k8s.io/v1alpha1"#
+            r#"unsupported kind Pod of v1; expected EgressSelectorConfiguration of apiserver.k8s.io/v1beta1 or apiserver.k8s.io/v1alpha1"#
         ]],
     );
     check_selections(
         "- {name: controlplane, conection: {}}",
-        &expect!["it is no EgressSelectorConfiguration: unknown field `conection`, expected `name` or `connection`"],
+        &expect!["not an EgressSelectorConfiguration: unknown field `conection`, expected `name` or `connection`"],
     );
     check_selections(
         "- {name: master, connection: {proxyProtocol: Direct}}",
-        &expect![[r#"egressSelections[0].name: "master" is none of controlplane, etcd, cluster"#]],
+        &expect![[r#"egressSelections[0].name: "master" is not one of controlplane, etcd, cluster"#]],
     );
     let direct = "- {name: controlplane, connection: {proxyProtocol: Direct}}";
     check_selections(
         &format!("{direct}\n{direct}"),
-        &expect![[r#"egressSelections[1].name: "controlplane" is there twice"#]],
+        &expect![[r#"egressSelections[1].name: "controlplane" is listed twice"#]],
     );
     for (connection, expected) in [
         (
@@ -89,19 +89,19 @@ fn invalid_configuration_is_rejected_with_field_path() {
         ),
         (
             "proxyProtocol: SOCKS",
-            expect![[r#"egressSelections[0].connection.proxyProtocol: "socks" is none of Direct and HTTPConnect"#]],
+            expect![[r#"egressSelections[0].connection.proxyProtocol: "socks" is neither Direct nor HTTPConnect"#]],
         ),
         (
             "proxyProtocol: Direct, transport: {uds: {udsName: /x}}",
-            expect!["egressSelections[0].connection.transport: a direct connection has none"],
+            expect!["egressSelections[0].connection.transport: must be absent if proxyProtocol is Direct"],
         ),
         (
             "proxyProtocol: HTTPConnect",
-            expect!["egressSelections[0].connection.transport: HTTPConnect needs one of tcp and uds"],
+            expect!["egressSelections[0].connection.transport: HTTPConnect requires exactly one of tcp and uds"],
         ),
         (
             "proxyProtocol: HTTPConnect, transport: {uds: {udsName: x}}",
-            expect!["egressSelections[0].connection.transport.uds.udsName: an absolute path is needed"],
+            expect!["egressSelections[0].connection.transport.uds.udsName: must be an absolute path"],
         ),
         (
             "proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x:1'}}",
@@ -114,12 +114,14 @@ fn invalid_configuration_is_rejected_with_field_path() {
         (
             "proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x:1', tlsConfig: {}}}",
             expect![
-                "egressSelections[0].connection.transport.tcp.tlsConfig.caBundle: is needed: the system's certificate authorities are not used"
+                "egressSelections[0].connection.transport.tcp.tlsConfig.caBundle: is required; the system's certificate authorities are not used"
             ],
         ),
         (
             "proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x:1', tlsConfig: {caBundle: /x, clientKey: /y}}}",
-            expect!["egressSelections[0].connection.transport.tcp.tlsConfig: clientCert and clientKey go together"],
+            expect![
+                "egressSelections[0].connection.transport.tcp.tlsConfig: clientCert and clientKey must be set together"
+            ],
         ),
     ] {
         check_selections(&format!("- {{name: controlplane, connection: {{{connection}}}}}"), &expected);

@@ -1,4 +1,4 @@
-//! Certificates of peers: checked, shown, and read again.
+//! Peer certificates: verification, presentation, and reload.
 
 use super::*;
 
@@ -28,7 +28,7 @@ async fn connect_rejects_peer_certificate_for_another_name() {
     assert!(refused.to_string().contains("not valid for name \"kubernetes.default.svc\""), "{refused}");
 }
 
-/// A server whose certificate is for this name, and the PEM of its authority, which is valid until this year.
+/// Builds a server certificate for `name` and the PEM of its CA, which is valid until the given year.
 fn server_with_authority_valid_until(dir: &Path, name: &str, valid_until: i32) -> (rustls::ServerConfig, String) {
     let mut authority = rcgen::CertificateParams::default();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -63,7 +63,7 @@ async fn peer_of_expired_authority_is_rejected_beside_a_valid_one() {
             "{refused}"
         );
     }
-    // A valid authority beside an expired one still vouches.
+    // A valid CA in the same bundle is still trusted.
     let peer = ScriptedPeer::start_responder(certificates.server_config(), &tasks, ok_response).await;
     let connector = Connector::new(Reloading::fixed(files.load().unwrap()), Dialer::direct());
     assert!(pool(Arc::new(connector), &peer).open(TEST_TIMEOUT).await.is_ok());
@@ -82,7 +82,7 @@ async fn reloaded_certificates_retire_old_connections() {
     body_text(send_get(&pool, "/a").await).await;
     assert_eq!((pool.idle_count(), peer.connection_count()), (1, 2));
 
-    // The same authority under another file, which is a change all the same.
+    // The same CA from a rewritten file also counts as a change.
     let file = folder.path().join("ca.crt");
     replace_by_rename(&file, &(std::fs::read_to_string(&file).unwrap() + "\n"));
     tokio::time::pause();
@@ -91,8 +91,8 @@ async fn reloaded_certificates_retire_old_connections() {
     }
     tokio::time::resume();
     assert!(pool.take_idle().is_none());
-    assert_eq!(body_text(under_way).await, "GET /long HTTP/1.1 on 0", "what is under way is finished");
-    assert_eq!(pool.idle_count(), 0, "and its connection is not kept");
+    assert_eq!(body_text(under_way).await, "GET /long HTTP/1.1 on 0", "in-flight requests finish");
+    assert_eq!(pool.idle_count(), 0, "their connections are not pooled");
     assert_eq!(body_text(send_get(&pool, "/b").await).await, "GET /b HTTP/1.1 on 2");
 }
 
@@ -127,11 +127,11 @@ fn unusable_client_files_are_named_in_the_error() {
     check(with(CertificateFiles { key: empty, ..own.clone() }), "cannot read the private key /empty.crt");
     check(
         with(CertificateFiles { key: stranger.key, ..own }),
-        "the client certificate /proxy-client.crt and the key /other/stranger.key do not fit",
+        "the client certificate /proxy-client.crt and the key /other/stranger.key do not match",
     );
 }
 
-/// By rename, as secrets are replaced.
+/// Replaces the file by rename, as mounted secrets are.
 fn replace_by_rename(file: &Path, content: &str) {
     let new = file.with_extension("new");
     std::fs::write(&new, content).unwrap();

@@ -1,4 +1,4 @@
-//! Ways to a peer: direct, and through egress proxies.
+//! Routes to a peer: direct, and through egress proxies.
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -8,10 +8,10 @@ use tokio_rustls::TlsAcceptor;
 use super::dial::ByteStream;
 use super::*;
 
-/// What a proxy was asked for.
+/// The CONNECT targets that a proxy received.
 type ConnectTargets = Arc<Mutex<Vec<String>>>;
 
-/// One connection to a proxy that carries whatever it is asked to.
+/// Serves one proxy connection that accepts any target.
 async fn serve_connect_proxy(mut near: impl ByteStream, asked: ConnectTargets) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -93,7 +93,7 @@ async fn dial_error_reports_reason() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let pool_to = |port| ConnectionPool::new(certificates.connector(), "127.0.0.1", port, PoolLimits::default());
     assert_eq!(pool_to(gone).open(TEST_TIMEOUT).await.unwrap_err().reason(), "unreachable");
-    // Accepted by the kernel, and by nobody else.
+    // The kernel accepts the connection, no process does.
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = deaf.local_addr().unwrap().port();
     let waited = pool_to(port).open(Duration::from_millis(50)).await.unwrap_err();

@@ -1,9 +1,9 @@
-//! Answers that share connections: apart from short requests, and not in each other's way.
+//! Multiplexed streams: separate from short requests, and independent of each other.
 
 use super::h2_connection::{STREAM_WINDOW, STREAMS_MAX};
 use super::*;
 
-/// A peer, the way to it, and what both need.
+/// An HTTP/2 peer and a pool to it.
 struct Http2Fixture {
     peer: Http2Peer,
     pool: Arc<ConnectionPool>,
@@ -26,7 +26,7 @@ impl Http2Fixture {
         ConnectionPool::new(certificates.connector(), "127.0.0.1", port, PoolLimits::default())
     }
 
-    /// Opens a watch, on whatever connection there is or will be.
+    /// Opens a watch on an existing or new connection.
     async fn watch(&self) -> (PeerBody, Http2Exchange) {
         let body = start_watch(&self.pool).await.unwrap();
         (body, self.peer.next_exchange().await)
@@ -42,11 +42,11 @@ async fn start_watch(pool: &Arc<ConnectionPool>) -> Result<PeerBody, SendError> 
 }
 
 async fn next_data(body: &mut PeerBody) -> Bytes {
-    let frame = tokio::time::timeout(TEST_TIMEOUT, body.frame()).await.expect("it was sent");
+    let frame = tokio::time::timeout(TEST_TIMEOUT, body.frame()).await.expect("a frame arrives");
     frame.unwrap().unwrap().into_data().unwrap()
 }
 
-/// An event goes all the way before the next is sent.
+/// Sends one event and waits until it is received.
 async fn send_and_receive(body: &mut PeerBody, exchange: &Http2Exchange, event: &'static str) {
     exchange.response_body.send(Bytes::from_static(event.as_bytes())).await.unwrap();
     assert_eq!(next_data(body).await, event);
@@ -64,9 +64,9 @@ async fn watches_share_one_http2_connection_and_stream_events() {
     assert_eq!((of_a.connection, of_b.connection), (0, 0));
     assert_eq!(scene.pool.stats(), PoolStats { opened: 1, reused: 1 });
     assert_eq!(of_a.uri, "https://peer/api/v1/pods?watch=1");
-    assert!(!of_a.headers.contains_key("host"), "HTTP/2 names it with the target");
+    assert!(!of_a.headers.contains_key("host"), "HTTP/2 uses :authority instead");
     drop(of_a);
-    assert!(a.frame().await.is_none(), "its end is an end and no fault");
+    assert!(a.frame().await.is_none(), "the stream ends without an error");
     send_and_receive(&mut b, &of_b, "still there").await;
 }
 
@@ -77,10 +77,10 @@ async fn full_http2_connection_makes_pool_open_another() {
         let mut held = Vec::new();
         for number in 0..=room {
             let (body, asked) = scene.watch().await;
-            assert_eq!(asked.connection, number / room, "number {number} of {room} to a connection");
+            assert_eq!(asked.connection, number / room, "stream {number}, {room} streams per connection");
             held.push((body, asked));
         }
-        // A place that is given up is taken again.
+        // A released stream can be reserved again.
         let (body, asked) = held.remove(0);
         drop(body);
         tokio::time::timeout(TEST_TIMEOUT, asked.response_body.closed()).await.unwrap();
@@ -123,7 +123,7 @@ async fn unread_watch_does_not_delay_other_streams() {
     for _ in 1..STREAMS_MAX {
         let (body, asked) = scene.watch().await;
         assert_eq!(asked.connection, of_read.connection);
-        // More than fits goes in for as long as something takes it.
+        // The peer sends until flow control blocks it.
         let (taken, mut fills) = tokio::sync::watch::channel(0);
         let (piece, length) = (piece.clone(), piece.len());
         scene.tasks.spawn_once("writer", async move {
@@ -138,9 +138,9 @@ async fn unread_watch_does_not_delay_other_streams() {
         send_and_receive(&mut read, &of_read, "at once").await;
     }
     for (_, fills) in &stuck {
-        // What is beyond the window is on the peer's side: one piece with its HTTP, and one or two before that.
+        // Beyond the window the peer buffers a few chunks itself.
         let taken = *fills.borrow();
-        assert!(taken <= window + 4 * piece.len(), "{taken} bytes of an answer that nobody reads");
+        assert!(taken <= window + 4 * piece.len(), "{taken} bytes of an unread response");
     }
     let (mut body, _) = stuck.swap_remove(0);
     let mut whole = 0;
@@ -169,7 +169,7 @@ async fn draining_peer_keeps_streams_and_gets_no_new_ones() {
     let scene = Http2Fixture::new(250).await;
     let (mut old, of_old) = scene.watch().await;
     scene.peer.drain();
-    // Until its farewell has come, new ones go there too; one of them may meet it.
+    // Before the GOAWAY arrives, new streams may still use the old connection; one may fail.
     let (mut new, of_new) = loop {
         send_and_receive(&mut old, &of_old, "goes on").await;
         if let Ok(body) = start_watch(&scene.pool).await {
@@ -193,8 +193,8 @@ async fn pool_avoids_connection_after_goaway() {
     scene.peer.drain();
     super::pooling::wait_until(|| scene.pool.take_stream(StreamClass::LongRunning).is_none()).await;
     let (_, asked) = scene.watch().await;
-    assert_eq!(asked.connection, 2, "neither of the old ones, which both have room");
-    assert!(!a.1.response_body.is_closed() && !c.1.response_body.is_closed(), "and both go on");
+    assert_eq!(asked.connection, 2, "not an old connection, although both have room");
+    assert!(!a.1.response_body.is_closed() && !c.1.response_body.is_closed(), "open streams continue");
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn broken_connection_ends_its_watches_with_an_error() {
     scene.peer.close_abruptly();
     for body in [&mut a, &mut b] {
         let ended = tokio::time::timeout(TEST_TIMEOUT, body.frame()).await.unwrap();
-        ended.expect("not the end that a peer means").unwrap_err();
+        ended.expect("the stream ends abnormally").unwrap_err();
     }
     let (_, asked) = scene.watch().await;
     assert_eq!(asked.connection, 1);
@@ -228,7 +228,7 @@ async fn http1_peer_gets_one_connection_per_watch() {
         body.collect().await.unwrap();
     }
     let again = start_watch(&pool).await.unwrap().collect().await.unwrap().to_bytes();
-    assert_eq!(peer.connection_count(), 3, "what is idle is used again: {again:?}");
+    assert_eq!(peer.connection_count(), 3, "the idle connection is reused: {again:?}");
 }
 
 #[tokio::test]
@@ -243,14 +243,14 @@ async fn failed_dial_error_reaches_all_waiters() {
         pool.open_stream(StreamClass::LongRunning, TEST_TIMEOUT)
     );
     assert_eq!((a.unwrap_err().reason(), b.unwrap_err().reason()), ("tls", "tls"));
-    assert_eq!(peer.connection_count(), 1, "one try for both");
+    assert_eq!(peer.connection_count(), 1, "one dial for both");
 }
 
 #[tokio::test]
 async fn waiter_takes_over_cancelled_dial() {
     let scene = Http2Fixture::new(250).await;
     let mut gives_up = Box::pin(scene.pool.open_stream(StreamClass::LongRunning, TEST_TIMEOUT));
-    assert!(is_pending(&mut gives_up).await, "it has begun");
+    assert!(is_pending(&mut gives_up).await, "the dial has started");
     let mut waits = Box::pin(scene.pool.open_stream(StreamClass::LongRunning, TEST_TIMEOUT));
     assert!(is_pending(&mut waits).await, "it waits");
     drop(gives_up);
@@ -264,7 +264,7 @@ async fn idle_http2_connection_is_closed_after_timeout() {
     let (mut body, asked) = scene.watch().await;
     super::pooling::advance_clock(PoolLimits::IDLE_TIMEOUT).await;
     scene.pool.close_expired();
-    assert_eq!(scene.pool.h2_connection_count(), 1, "it carries one");
+    assert_eq!(scene.pool.h2_connection_count(), 1, "the connection has a stream");
     send_and_receive(&mut body, &asked, "undisturbed").await;
     drop(body);
     super::pooling::advance_clock(PoolLimits::IDLE_TIMEOUT).await;
@@ -274,7 +274,7 @@ async fn idle_http2_connection_is_closed_after_timeout() {
     assert_eq!(asked.connection, 1);
 }
 
-/// Whether it is still pending after one look.
+/// Polls once and reports whether the future is pending.
 async fn is_pending<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
     std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending()))
         .await
@@ -317,7 +317,7 @@ async fn connection_is_retired_after_long_cancelled_wait() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(certificates.server_config()));
-    // Takes every request and answers none.
+    // Accepts every request and sends no response.
     tasks.spawn_once("deaf", async move {
         let (stream, _) = listener.accept().await.unwrap();
         let mut connection = h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap();
@@ -330,7 +330,7 @@ async fn connection_is_retired_after_long_cancelled_wait() {
     let line = pool.open_stream(StreamClass::Short, TEST_TIMEOUT).await.unwrap();
     let soon = tokio::time::timeout(Duration::from_millis(20), line.send(get("/a"))).await;
     assert!(soon.is_err());
-    let again = pool.take_stream(StreamClass::Short).expect("who gives up soon has changed its mind");
+    let again = pool.take_stream(StreamClass::Short).expect("a quick cancel does not retire the connection");
     let late = tokio::time::timeout(Duration::from_millis(1_100), again.send(get("/b"))).await;
     assert!(late.is_err());
     assert!(pool.take_stream(StreamClass::Short).is_none());

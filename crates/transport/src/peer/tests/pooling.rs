@@ -1,8 +1,8 @@
-//! Connections that are pooled, used again and given up.
+//! Pooling, reuse and closing of connections.
 
 use super::*;
 
-/// A peer that answers every request, and connections to it.
+/// A peer that responds to every request, and a connector to it.
 struct PoolFixture {
     _folder: tempfile::TempDir,
     tasks: Tasks,
@@ -31,7 +31,7 @@ async fn connection_is_reused_after_response_is_read() {
     let unread = send_get(&pool, "/b").await;
     assert_eq!(body_text(send_get(&pool, "/c").await).await, "GET /c HTTP/1.1 on 1");
     drop(unread);
-    assert_eq!(pool.idle_count(), 1, "an answer that was not read closes its connection");
+    assert_eq!(pool.idle_count(), 1, "dropping an unread response closes its connection");
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn pool_prefers_idle_connection_of_current_worker() {
     may_read.send(()).unwrap();
     assert_eq!(heard.await.unwrap(), "GET /theirs HTTP/1.1 on 1");
     wait_until(|| pool.idle_count() == 2).await;
-    // Theirs was used last, and is left to them all the same.
+    // The other worker's connection was used last, but is not taken.
     assert_eq!(body_text(send_get(&pool, "/ours").await).await, "GET /ours HTTP/1.1 on 0");
 }
 
@@ -122,11 +122,11 @@ async fn send_error_returns_unsent_request_with_body() {
     let pool = pool(certificates.connector(), &peer);
     let line = pool.open(TEST_TIMEOUT).await.unwrap();
     wait_until(|| !line.is_open_and_idle()).await;
-    // Once more, for the runtime to learn what the kernel knows.
+    // Yield once more, so that the runtime sees the close.
     tokio::task::yield_now().await;
     let body = RequestBody::new(Full::new(Bytes::from_static(b"body")).map_err(|never| match never {}));
     let request = Request::post("/a").header("host", "peer").body(body).unwrap();
-    let unsent = line.send(request).await.unwrap_err().unsent.expect("it was never sent");
+    let unsent = line.send(request).await.unwrap_err().unsent.expect("the request comes back unsent");
     assert_eq!(unsent.uri(), "/a");
     assert_eq!(unsent.into_body().collect().await.unwrap().to_bytes(), "body");
 }
@@ -189,14 +189,14 @@ async fn pool_enforces_idle_count_and_idle_timeout() {
     assert_eq!(pool.idle_count(), 0);
 }
 
-/// Lets time pass while nothing is under way: a paused clock would otherwise run ahead of the sockets.
+/// Advances the paused clock only while no I/O is pending, so that timers do not overtake the sockets.
 pub(super) async fn advance_clock(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
-/// Waits for the kernel to tell, which it does within microseconds on one machine, and never by a guess at how long.
+/// Yields until the condition holds; the kernel delivers local socket events within microseconds.
 pub(super) async fn wait_until(condition: impl Fn() -> bool) {
     let waiting = async {
         while !condition() {

@@ -1,11 +1,11 @@
-//! RBAC as its documentation has it, over objects as the API shows them, and independent of the server's own code.
+//! An RBAC evaluator after the Kubernetes documentation, independent of the server's code.
 
 use serde_json::Value;
 
-/// How deep aggregated roles may select aggregated roles; Kubernetes' own are two deep.
+/// Limit for nested aggregation; Kubernetes' own roles nest two levels.
 const DEPTH_MAX: usize = 5;
 
-/// Roles and bindings of a cluster, as lists show them.
+/// All roles and bindings of a cluster.
 pub(super) struct RbacObjects {
     pub(super) cluster_roles: Vec<Value>,
     pub(super) roles: Vec<Value>,
@@ -13,7 +13,7 @@ pub(super) struct RbacObjects {
     pub(super) role_bindings: Vec<Value>,
 }
 
-/// What a request is about, for authorization.
+/// Authorization attributes of a request.
 #[derive(Clone, Debug)]
 pub(super) struct RequestAttributes {
     pub(super) verb: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct RequestAttributes {
 }
 
 impl RbacObjects {
-    /// Whether any rule that is bound to the user, or to the group of all users, allows a request.
+    /// True if a rule bound to the user or to `system:authenticated` allows the request.
     pub(super) fn allows(&self, user: &str, request: &RequestAttributes) -> bool {
         let is_bound =
             |binding: &&Value| list_items(&binding["subjects"]).any(|subject| subject_matches(subject, user));
@@ -49,7 +49,7 @@ impl RbacObjects {
         role.map(|role| self.aggregated_rules(role, DEPTH_MAX)).unwrap_or_default()
     }
 
-    /// The rules of a role: its own, or those of the roles that it selects.
+    /// Rules of a role: its own, or those of the roles that its aggregation rule selects.
     fn aggregated_rules<'a>(&'a self, role: &'a Value, depth: usize) -> Vec<&'a Value> {
         let selectors = &role["aggregationRule"]["clusterRoleSelectors"];
         if selectors.is_null() || depth == 0 {

@@ -1,9 +1,10 @@
-//! What kubelets and pods behind a member say is theirs: it passes unchanged, is never asked for twice, and nothing of it is held
-//! against the member.
+//! Responses of kubelets and pods behind a peer are passed on unchanged, never requested twice, and not counted as
+//! failures of the peer.
 
 use super::*;
 
-/// What the kubelet of a pod does, by the name of the pod: `s404` for a status, `torn` for a connection that breaks.
+/// Scripted kubelet whose behaviour depends on the pod's name: `s404` returns that status, `torn` breaks the
+/// connection.
 async fn run_kubelet(mut visit: ScriptedConnection, listing: ScriptedDiscovery) {
     while let Some(heard) = visit.read_request().await {
         if let Some(document) = listing.respond(&heard) {
@@ -12,7 +13,7 @@ async fn run_kubelet(mut visit: ScriptedConnection, listing: ScriptedDiscovery) 
         }
         let pod = heard.request_line.split('/').nth(6).unwrap_or_default();
         let Some(status) = pod.strip_prefix('s') else { return };
-        // A kube-apiserver hijacks the connection of an upgrade and closes it, whatever the kubelet answers.
+        // kube-apiserver hijacks the connection of an upgrade and closes it after the kubelet's response.
         visit.write(&http_response(&format!("{status} Said"), "text/plain", &kubelet_response(status))).await;
         if !heard.header("upgrade").is_empty() {
             return;
@@ -24,7 +25,7 @@ fn kubelet_response(status: &str) -> String {
     format!("the kubelet says {status}")
 }
 
-/// Two members that can reach the kubelets, beside a server.
+/// Adds two scripted members that can reach the kubelets.
 async fn start_members_with_kubelets(plane: &ControlPlane<'_>) -> [ScriptedPeer; 2] {
     let admin = plane.admin("one");
     let stage = ScriptedMembers::connect(plane).await;
@@ -39,14 +40,14 @@ async fn start_members_with_kubelets(plane: &ControlPlane<'_>) -> [ScriptedPeer;
         2 => Ok(()),
         live => Err(format!("{live} are live")),
     };
-    eventually("both members are known", are_known).await;
+    eventually("both members are discovered", are_known).await;
     for peer in &peers {
         peer.take_requests().await;
     }
     peers
 }
 
-/// The requests for pods that both have heard since the last look.
+/// Takes the requests for pods that both peers have received since the last call.
 async fn take_pod_requests(peers: &[ScriptedPeer; 2]) -> Vec<String> {
     let mut lines = Vec::new();
     for peer in peers {
@@ -129,7 +130,7 @@ fn request_to_backend_is_not_resent_after_its_connection_broke() {
             let line = format!("{path}/proxy/x");
             let answered = admin.send(admin.request_builder(method.clone(), &line), bytes::Bytes::new()).await;
             assert_eq!(answered.status, 503, "{method}");
-            assert!(!answered.headers.contains_key("retry-after"), "{method}: nobody knows whether it was executed");
+            assert!(!answered.headers.contains_key("retry-after"), "{method}: the request may have been executed");
             assert_eq!(take_pod_requests(&peers).await, [format!("{method} {line} HTTP/1.1")]);
         }
         let line = format!("{path}/exec?command=sh");

@@ -1,8 +1,8 @@
-//! Members whose documents cannot be had, for a while or ever.
+//! Members whose discovery document cannot be fetched, temporarily or permanently.
 
 use super::*;
 
-/// A member that is asked what it serves and answers with a fault, until it is healed.
+/// Starts a peer that responds to discovery requests with a fault until `healed` is true.
 pub(super) async fn start_peer_with_discovery_fault(
     stage: &ScriptedMembers,
     fault: PeerFault,
@@ -29,7 +29,7 @@ pub(super) async fn start_peer_with_discovery_fault(
     stage.start_peer(script).await
 }
 
-/// Why a member's document could not be had, in the word of the figures.
+/// The `reason` label that the metrics use for a fault.
 fn discovery_failure_reason(fault: PeerFault) -> &'static str {
     match fault {
         PeerFault::Silent => "timeout",
@@ -72,8 +72,8 @@ fn check_discovery_faults(store: TestStore<'_>) {
             eventually("the wrong certificate is counted", async || expect_counted(client, &series).await).await;
             let series = "apiserver_peer_discovery_sync_errors_total{type=\"fetch_discovery\"}";
             assert!(metric_value(client, series).await >= 2 * PeerFault::ALL.len() as u64);
-            assert_eq!(client.get("/readyz").await.status, 200, "nobody is held up");
-            // What may be built in is not denied, because one of them may have it; anything else is.
+            assert_eq!(client.get("/readyz").await.status, 200, "readiness is unaffected");
+            // Paths that may be built in are 503, because a faulty member may serve them; others are 404.
             for path in [PeerFault::Silent.path(), "/apis/apps/v9/deployments".to_owned()] {
                 let refused = client.get(&path).await;
                 assert_eq!(refused.status, 503, "{path}: {}", refused.summary());
@@ -81,7 +81,7 @@ fn check_discovery_faults(store: TestStore<'_>) {
                 assert_eq!(refused.headers["retry-after"], "1");
             }
             assert_eq!(client.get("/apis/example.com/v1/widgets").await.status, 404);
-            assert_eq!(client.get(CLASSES_PATH).await.status, 200, "what the other server has is served");
+            assert_eq!(client.get(CLASSES_PATH).await.status, 200, "resources of the healthy peer are served");
         }
         let [of_old, of_new] = [get_merged_discovery(&old).await, get_merged_discovery(&new).await];
         assert_eq!(of_old.headers["etag"], of_new.headers["etag"]);
@@ -90,7 +90,7 @@ fn check_discovery_faults(store: TestStore<'_>) {
         healed.store(true, Ordering::SeqCst);
         for fault in PeerFault::ALL {
             let is_served = async || expect_status(&old, &fault.path(), 200).await;
-            eventually("a member that recovers is asked again and served from", is_served).await;
+            eventually("a recovered member is fetched again and used", is_served).await;
         }
         assert_eq!(rogue.connection_count(), 0, "a redirect is not followed");
     });
@@ -114,9 +114,9 @@ fn mute_member_makes_unknown_built_in_resources_503_only() {
         plane.start("old", &OLD_FLAGS);
         let old = plane.admin("old");
         block_on(async {
-            assert_eq!(old.get(CLASSES_PATH).await.status, 404, "alone it knows that nobody has it");
+            assert_eq!(old.get(CLASSES_PATH).await.status, 404, "a single server knows that no member serves it");
             create_identity_lease(&old, "apiserver-mute").await;
-            eventually("the member is known", async || expect_status(&old, CLASSES_PATH, 503).await).await;
+            eventually("the member is discovered", async || expect_status(&old, CLASSES_PATH, 503).await).await;
             let refused = old.get("/apis/future.k8s.io/v1/things").await;
             assert_eq!(refused.status, 503, "{}", refused.summary());
             assert_eq!(old.get("/apis/example.com/v1/widgets").await.status, 404);
@@ -128,17 +128,17 @@ fn mute_member_makes_unknown_built_in_resources_503_only() {
             };
             let page = ready().await;
             assert!(page.contains("apiserver-mute is unknown: it has not said yet what it serves"), "{page}");
-            // It takes a minute without an address until nothing is expected of it any more.
+            // After a minute without an address, a member counts as mute.
             if tools::is_soak() {
                 let is_mute = async || {
                     let page = ready().await;
                     if page.contains("apiserver-mute is mute: it does not say") { Ok(()) } else { Err(page) }
                 };
-                eventually("it is taken for mute", is_mute).await;
+                eventually("the member counts as mute", is_mute).await;
                 assert_eq!(old.get(CLASSES_PATH).await.status, 503);
             }
             old.delete(&format!("{}/apiserver-mute", cluster_tests::scripted_members::IDENTITY_LEASES)).await;
-            eventually("it is forgotten", async || expect_status(&old, CLASSES_PATH, 404).await).await;
+            eventually("the member is forgotten", async || expect_status(&old, CLASSES_PATH, 404).await).await;
         });
     }
 }

@@ -1,12 +1,12 @@
-//! Members that fail what is forwarded to them.
+//! Members that fail forwarded requests.
 
 use super::*;
 use discovery::start_peer_with_discovery_fault;
 
-/// A member whose documents are in order and that answers everything else with a fault.
+/// Starts a peer with a valid discovery document that responds to every other request with a fault.
 async fn start_peer_with_request_fault(stage: &ScriptedMembers, fault: PeerFault, rogue: SocketAddr) -> ScriptedPeer {
     let own = ScriptedDiscovery::default().with_resource(&fault.group(), "v1", "things", &[]);
-    // Answers that are the client's to judge are not asked for what others have.
+    // Members whose faults are passed on to the client do not list resources of other members.
     let listing = match fault {
         PeerFault::InvalidJson | PeerFault::InternalError | PeerFault::HugeBody | PeerFault::TruncatedBody => own,
         PeerFault::Silent
@@ -47,7 +47,8 @@ fn failing_member_is_skipped_and_never_yields_404() {
             stage.add_member(&old, &fault.identity(), peer.address).await;
             peers.push(peer);
         }
-        eventually("all members are known", async || expect_live_members(&old, 1 + PeerFault::ALL.len()).await).await;
+        eventually("all members are discovered", async || expect_live_members(&old, 1 + PeerFault::ALL.len()).await)
+            .await;
         for (fault, reason) in [
             (PeerFault::NoHttp, "garbage"),
             (PeerFault::Unauthorized, "unauthorized"),
@@ -69,15 +70,15 @@ fn failing_member_is_skipped_and_never_yields_404() {
         let silent = old.get(&format!("{}?timeout=1s", PeerFault::Silent.path())).await;
         assert_eq!(silent.summary(), "503 Error while proxying request to destination apiserver");
         assert!(metric_value(&old, &transport_failures_series(&PeerFault::Silent.identity(), "timeout")).await > 0);
-        // What it says of the request is what the client gets.
+        // An error status of the peer is passed on to the client.
         assert_eq!(old.get(&PeerFault::InternalError.path()).await.status, 500);
-        // Nothing but answers is ever seen of what another member has, too.
+        // Requests for a resource that another member serves as well succeed.
         let is_passed_over = transport_failures_series(&PeerFault::Silent.identity(), "no_answer");
         let mut asked = 0;
         while asked < 30 || metric_value(&old, &is_passed_over).await == 0 {
             assert_eq!(old.get(CLASSES_PATH).await.status, 200, "request {asked}");
             asked += 1;
-            assert!(asked < 500, "the silent one was never tried");
+            assert!(asked < 500, "the silent peer was never tried");
         }
         assert_eq!(rogue.connection_count(), 0, "a redirect is not followed");
     });
@@ -97,17 +98,17 @@ fn huge_body_is_streamed_and_truncated_body_stays_truncated() {
             stage.add_member(&old, &fault.identity(), peer.address).await;
             peers.push(peer);
         }
-        eventually("the members are known", async || expect_live_members(&old, 2).await).await;
+        eventually("the members are discovered", async || expect_live_members(&old, 2).await).await;
         let mut torn = old.tls_stream(None).await.unwrap();
         let line = format!("GET {} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", PeerFault::TruncatedBody.path());
         torn.write_all(line.as_bytes()).await.unwrap();
         let mut answered = Vec::new();
-        // Whether it is closed in order or not says the same.
+        // A clean close and a broken connection are both fine.
         let _ = torn.read_to_end(&mut answered).await;
         let answered = String::from_utf8(answered).unwrap();
-        // The connection may break before or after what there is of the answer.
+        // The connection may break before or after the partial response.
         let is_torn = answered.is_empty() || answered.contains("content-length: 1000\r\n");
-        assert!(is_torn && answered.len() < 1000, "half an answer does not pass for a whole one: {answered}");
+        assert!(is_torn && answered.len() < 1000, "a truncated response must not look complete: {answered}");
         let before = plane.server("old").resident_bytes();
         let mut body = old
             .send_streaming(old.request_builder(http::Method::GET, &PeerFault::HugeBody.path()), bytes::Bytes::new())
@@ -119,7 +120,7 @@ fn huge_body_is_streamed_and_truncated_body_stays_truncated() {
             most = most.max(plane.server("old").resident_bytes());
         }
         assert_eq!(length, HUGE_BODY_MEGABYTES << 20);
-        assert!(most - before.min(most) < 64 << 20, "{} bytes are held of it", most - before);
+        assert!(most - before.min(most) < 64 << 20, "{} bytes are buffered", most - before);
     });
 }
 
@@ -135,7 +136,7 @@ fn write_is_not_retried_when_its_peer_dies() {
             let listing = listing.clone();
             async move {
                 while let Some(heard) = visit.read_request().await {
-                    // It takes a write and is gone.
+                    // The peer reads a write and closes the connection.
                     let Some(document) = listing.respond(&heard) else { return };
                     visit.write(&document).await;
                 }
@@ -144,14 +145,14 @@ fn write_is_not_retried_when_its_peer_dies() {
         let [one, other] = [stage.start_peer(script.clone()).await, stage.start_peer(script).await];
         stage.add_member(&old, "apiserver-one", one.address).await;
         stage.add_member(&old, "apiserver-other", other.address).await;
-        eventually("both are known", async || expect_live_members(&old, 2).await).await;
+        eventually("both members are discovered", async || expect_live_members(&old, 2).await).await;
         let refused = old.create("/apis/future.k8s.io/v1/things", &json!({"metadata": {"name": "a"}})).await;
         assert_eq!(
             refused.summary(),
             "503 Error while proxying request to destination apiserver: the request was sent, and it is not known whether it was \
              executed"
         );
-        assert!(!refused.headers.contains_key("retry-after"), "clients repeat any verb on that");
+        assert!(!refused.headers.contains_key("retry-after"), "clients retry any verb with this header");
         let heard = [one.take_requests().await, other.take_requests().await].concat();
         let writes = heard.iter().filter(|heard| heard.request_line.starts_with("POST ")).count();
         assert_eq!(writes, 1, "{heard:?}");
@@ -189,7 +190,7 @@ fn forwarded_write_of_disconnected_client_is_audited_with_its_outcome() {
         };
         let peer = stage.start_peer(script).await;
         stage.add_member(&old, "apiserver-one", peer.address).await;
-        eventually("the member is known", async || expect_live_members(&old, 1).await).await;
+        eventually("the member is discovered", async || expect_live_members(&old, 1).await).await;
         let mut client = old.tls_stream(None).await.unwrap();
         let line = "POST /apis/future.k8s.io/v1/things HTTP/1.1\r\nhost: x\r\naudit-id: gone\r\n";
         client
@@ -237,13 +238,13 @@ fn peer_with_wrong_certificate_yields_503_and_is_counted() {
             .await;
         stage.add_member(&old, "apiserver-b", peer.address).await;
         let path = PeerFault::PlainNotFound.path();
-        eventually("it is served from", async || expect_status(&old, &path, 200).await).await;
-        // Somebody else takes its place, as far as storage knows.
+        eventually("the peer is used", async || expect_status(&old, &path, 200).await).await;
+        // The endpoint record now points to a stranger.
         stage.write_endpoint_record("apiserver-b", stranger.address).await;
-        eventually("nobody but the peer is believed", async || expect_status(&old, &path, 503).await).await;
+        eventually("the stranger's certificate is rejected", async || expect_status(&old, &path, 503).await).await;
         assert!(metric_value(&old, &transport_failures_series("apiserver-b", "tls")).await > 0);
         assert!(stranger.take_requests().await.is_empty());
         stage.write_endpoint_record("apiserver-b", peer.address).await;
-        eventually("it is served from again", async || expect_status(&old, &path, 200).await).await;
+        eventually("the peer is used again", async || expect_status(&old, &path, 200).await).await;
     });
 }

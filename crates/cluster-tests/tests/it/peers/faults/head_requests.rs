@@ -1,10 +1,11 @@
-//! HEAD of what a member lists and does not serve. Of built-in resources kube-apiserver refuses HEAD, of custom ones it does not.
+//! HEAD of resources that a member lists but does not serve. kube-apiserver rejects HEAD for built-in resources and
+//! allows it for custom ones.
 
 use super::*;
 
 const THINGS: &str = "/apis/heads.example.com/v1/things";
 
-/// What a member answers to a request for a thing of this name.
+/// The scripted member's response for a thing of this name.
 fn thing_response(name: &str) -> String {
     let json = "application/json";
     let status = |details: &str| {
@@ -44,7 +45,8 @@ fn head_of_unserved_resource_is_503_like_get() {
         };
         let peer = stage.start_peer(script).await;
         stage.add_member(&old, "apiserver-heads", peer.address).await;
-        eventually("the member is known", async || expect_status(&old, &format!("{THINGS}/present"), 200).await).await;
+        eventually("the member is discovered", async || expect_status(&old, &format!("{THINGS}/present"), 200).await)
+            .await;
         for (name, status) in [("present", 200), ("absent", 404), ("unserved", 503), ("lost", 503)] {
             let path = format!("{THINGS}/{name}");
             assert_eq!(old.get(&path).await.status, status, "{name}");
@@ -54,7 +56,7 @@ fn head_of_unserved_resource_is_503_like_get() {
         let length = thing_response("absent").split("\r\n\r\n").nth(1).unwrap().len().to_string();
         let absent = old.request_builder(http::Method::HEAD, &format!("{THINGS}/absent"));
         let absent = old.send(absent, bytes::Bytes::new()).await;
-        assert_eq!(absent.headers["content-length"], *length, "the head is that of the response to the HEAD");
+        assert_eq!(absent.headers["content-length"], *length, "the headers come from the response to HEAD");
         for path in ["/api", "/apis", "/apis/heads.example.com/v1", "/version", "/readyz"] {
             let head = old.send(old.request_builder(http::Method::HEAD, path), bytes::Bytes::new()).await;
             assert_eq!(head.status, old.get(path).await.status, "{path}");

@@ -1,4 +1,4 @@
-//! Servers that were given some of the certificates by which servers know each other, and not all.
+//! Servers with only some of the certificates that peering needs.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn server_without_all_peer_certificates_serves_alone_and_warns() {
         let page = String::from_utf8_lossy(&ready.body).into_owned();
         assert!(page.contains("peering is disabled: this server neither asks nor forwards"), "{page}");
         assert_eq!(metric_value(&alone, "unskew_peering_disabled{reason=\"certificates\"}").await, 1);
-        // The other one is mute to it: what that may have is not denied.
+        // The other server is mute to it: resources that it may serve are 503, not 404.
         let refused = alone.get(CLASSES_PATH).await;
         assert!(
             refused.summary().starts_with("503 ") && refused.summary().ends_with("(routing rule 6)"),
@@ -42,7 +42,7 @@ fn server_without_all_peer_certificates_serves_alone_and_warns() {
             get_with_headers(&alone, "/apis", &[("accept", &with)]).await,
             get_with_headers(&alone, "/apis", &[("accept", &without)]).await,
         ];
-        assert_eq!(with.json(), without.json(), "discovery is its own");
+        assert_eq!(with.json(), without.json(), "discovery is local");
         assert_eq!(metric_value(&new, "unskew_peering_disabled{reason=\"certificates\"}").await, 0);
         assert_eq!(new.get(CLASSES_PATH).await.status, 200);
     });

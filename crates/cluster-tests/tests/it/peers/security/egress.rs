@@ -1,4 +1,4 @@
-//! The way out that the egress selector prescribes is the only one that is taken.
+//! Peers are reached only through the egress selector's proxy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ impl ConnectProxy {
     async fn run(self: Arc<Self>, listener: UnixListener) {
         while let Ok((stream, _)) = listener.accept().await {
             self.connections.fetch_add(1, Ordering::SeqCst);
-            #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+            #[expect(clippy::disallowed_methods, reason = "the task ends with the test's runtime")]
             tokio::spawn(self.clone().serve(stream));
         }
     }
@@ -57,11 +57,11 @@ fn peers_are_reached_through_the_egress_proxy_only() {
     let old = plane.admin("old");
     block_on(async {
         let proxy = Arc::new(ConnectProxy::default());
-        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        #[expect(clippy::disallowed_methods, reason = "the task ends with the test's runtime")]
         let running = tokio::spawn(proxy.clone().run(UnixListener::bind(&socket).unwrap()));
-        eventually("the servers know each other", async || expect_ok(&old, CLASSES_PATH).await).await;
+        eventually("the servers discover each other", async || expect_ok(&old, CLASSES_PATH).await).await;
         assert!(proxy.connections.load(Ordering::SeqCst) > 0, "the proxy is used");
-        // A watch has a connection of its own; one that the proxy does not give is not had in another way.
+        // A watch needs a connection of its own; if the proxy refuses it, there is no direct connection.
         proxy.refuses.store(true, Ordering::SeqCst);
         let before = proxy.connections.load(Ordering::SeqCst);
         let [one, other] = [
@@ -71,7 +71,7 @@ fn peers_are_reached_through_the_egress_proxy_only() {
         let watch = old.send_streaming(other, bytes::Bytes::new()).await;
         let refused =
             if watch.status() == 503 { 503 } else { old.send(one, bytes::Bytes::new()).await.status.as_u16() };
-        assert_eq!(refused, 503, "nobody is reached past the proxy");
+        assert_eq!(refused, 503, "peers are not reached without the proxy");
         assert!(proxy.connections.load(Ordering::SeqCst) > before);
         let member = member_identity(&old, plane.server("new").address()).await;
         let series = format!("unskew_peer_transport_failures_total{{peer=\"{member}\",reason=\"egress_proxy\"}}");
@@ -80,7 +80,7 @@ fn peers_are_reached_through_the_egress_proxy_only() {
     });
 }
 
-/// The identity of the member at an address.
+/// Identity of the member with this address.
 async fn member_identity(client: &Client, address: &str) -> String {
     let report = client.get("/debug/peers").await.json();
     let members = report["members"].as_array().unwrap().clone();

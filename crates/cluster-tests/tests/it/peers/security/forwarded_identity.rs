@@ -1,4 +1,4 @@
-//! A forwarded request is judged for the user, not for the proxy, and is one request in the records of both servers.
+//! A forwarded request is authorized as the user, not as the proxy, and has one audit ID on both servers.
 
 use super::*;
 
@@ -13,7 +13,7 @@ rules:
 - level: None
 ";
 
-/// An old server that lets everybody through, and a new one that does not: what is refused is refused by the new one.
+/// An old server that allows everything and a new one with RBAC, so that every 403 comes from the new one.
 fn start_plane<'a>(store: TestStore<'a>) -> ControlPlane<'a> {
     let mut plane = ControlPlane::new(store);
     let policy = plane.folder().join("policy.yaml");
@@ -33,7 +33,7 @@ fn audit_log(plane: &ControlPlane<'_>, name: &str) -> std::path::PathBuf {
     plane.folder().join(format!("{name}-audit.json"))
 }
 
-/// The audit event of a request on one server.
+/// Waits for the audit event of a request on one server.
 async fn wait_for_audit_event(plane: &ControlPlane<'_>, name: &str, id: &str) -> Value {
     let find = || {
         let text = std::fs::read_to_string(audit_log(plane, name)).unwrap_or_default();
@@ -56,7 +56,7 @@ fn forwarded_request_is_authorized_and_audited_for_the_user() {
 async fn check_user_is_authorized_by_peer(plane: &ControlPlane<'_>) {
     let admin = plane.admin("old");
     let [jane, joe] = ["jane", "joe"].map(|name| client_of_user(plane, "old", name));
-    eventually("the servers know each other", async || expect_ok(&admin, CLASSES_PATH).await).await;
+    eventually("the servers discover each other", async || expect_ok(&admin, CLASSES_PATH).await).await;
     let role = json!({
         "metadata": {"name": "classes"},
         "rules": [{"verbs": ["list"], "apiGroups": ["storage.k8s.io"], "resources": ["volumeattributesclasses"]}],
@@ -64,12 +64,12 @@ async fn check_user_is_authorized_by_peer(plane: &ControlPlane<'_>) {
     let created = admin.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await;
     assert_eq!(created.status, 201, "{}", created.summary());
     bind_cluster_role(&admin, "classes", "jane").await;
-    eventually("jane may", async || expect_ok(&jane, CLASSES_PATH).await).await;
+    eventually("jane is authorized", async || expect_ok(&jane, CLASSES_PATH).await).await;
 
     let refusal = "403 volumeattributesclasses.storage.k8s.io is forbidden: User \"joe\" cannot list resource \
                    \"volumeattributesclasses\" in API group \"storage.k8s.io\" at the cluster scope";
     let refused = get_with_headers(&joe, CLASSES_PATH, &[("audit-id", "of-joe")]).await;
-    assert_eq!(refused.summary(), refusal, "the old server lets everybody through");
+    assert_eq!(refused.summary(), refusal, "the 403 comes from the new server");
     assert_eq!(refused.headers.get_all("audit-id").iter().collect::<Vec<_>>(), ["of-joe"], "each header once");
     assert_eq!(refused.headers.get_all("cache-control").iter().count(), 1);
     for name in ["old", "new"] {
@@ -81,7 +81,7 @@ async fn check_user_is_authorized_by_peer(plane: &ControlPlane<'_>) {
         );
     }
 
-    // Whom the administrator acts as is whom the peer sees.
+    // The peer sees the impersonated user.
     let acting = [("impersonate-user", "joe"), ("impersonate-group", "system:authenticated"), ("audit-id", "as-joe")];
     let refused = get_with_headers(&admin, CLASSES_PATH, &acting).await;
     assert_eq!(refused.summary(), refusal);
@@ -98,7 +98,7 @@ async fn check_user_is_authorized_by_peer(plane: &ControlPlane<'_>) {
     assert_eq!((&of_new["user"]["username"], &of_new["user"]["extra"]["team"]), (&json!("jane"), &json!(["red"])));
 }
 
-/// What peers show and say of themselves.
+/// Identity headers of a request that a peer forwards.
 const PEER_HEADERS: [(&str, &str); 3] = [
     ("x-remote-user", "system:apiserver"),
     ("x-remote-group", "system:masters"),
@@ -114,7 +114,7 @@ fn request_of_a_peer_is_served_locally_or_503() {
     let [certificate, key] = ["crt", "key"].map(|ending| server.pki().join(format!("front-proxy-client.{ending}")));
     let peer = server.client_with(ClientCredentials::Certificate { certificate, key });
     block_on(async {
-        eventually("the servers know each other", async || expect_ok(&admin, CLASSES_PATH).await).await;
+        eventually("the servers discover each other", async || expect_ok(&admin, CLASSES_PATH).await).await;
         let [[user, group, mark], rerouted] = [PEER_HEADERS, [("x-kubernetes-apiserver-rerouted", "true"); 3]];
         for mark in [mark, rerouted[0]] {
             let refused = get_with_headers(&peer, CLASSES_PATH, &[user, group, mark]).await;
@@ -125,8 +125,8 @@ fn request_of_a_peer_is_served_locally_or_503() {
             );
             assert_eq!(refused.json()["details"]["causes"][0]["reason"], "NotServedByPeer");
             let served = get_with_headers(&peer, "/api/v1/namespaces", &[user, group, mark]).await;
-            assert_eq!(served.status, 200, "what it serves itself it serves to peers");
-            // 1.33 and 1.34 ask without a profile.
+            assert_eq!(served.status, 200, "its own resources are served to peers");
+            // 1.33 and 1.34 fetch discovery without a profile.
             let accept = ("accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
             let [own, merged] = [
                 get_with_headers(&peer, "/apis", &[user, group, mark, accept]).await,
@@ -138,16 +138,16 @@ fn request_of_a_peer_is_served_locally_or_503() {
         let local = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=local";
         let own = get_with_headers(&admin, "/apis", &[("accept", local)]).await;
         assert!(!own.json().to_string().contains("\"mutatingadmissionpolicies\""), "the older name of the profile");
-        // A front proxy that is no peer speaks for its users, and they are served like anybody.
+        // A front proxy without the peer header acts for its users, whose requests are forwarded as usual.
         assert_eq!(get_with_headers(&peer, CLASSES_PATH, &[user, group]).await.status, 200);
     });
 }
 
-/// The new server reads names of users from one more header, and says so in storage.
+/// The new server reads user names from one more header and publishes that in its settings.
 #[test]
 fn identity_header_of_the_peer_is_not_forwarded() {
     let mut plane = ControlPlane::new(TestStore::Sqlite);
-    // It lets everybody through, so that what is refused is refused by the peer.
+    // Allows everything, so that every 403 comes from the peer.
     plane.start("old", &["--emulated-version=1.33", "--authorization-mode=AlwaysAllow"]);
     let pki = plane.server("old").pki();
     let file = |name: &str, file: &str| format!("--{name}={}", pki.join(file).display());
@@ -179,7 +179,7 @@ fn identity_header_of_the_peer_is_not_forwarded() {
         eventually("root may list", async || expect_ok(&root, CLASSES_PATH).await).await;
         assert_eq!(jane.get(CLASSES_PATH).await.status, 403);
         let claim = [("x-other-user", "root")];
-        eventually("the claim is not believed", async || match get_with_headers(&jane, CLASSES_PATH, &claim).await {
+        eventually("forged header is dropped", async || match get_with_headers(&jane, CLASSES_PATH, &claim).await {
             refused if refused.status == 403 => Ok(()),
             other => Err(other.summary()),
         })

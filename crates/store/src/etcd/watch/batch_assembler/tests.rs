@@ -1,8 +1,8 @@
 use super::*;
 use crate::etcd::proto::KeyValue;
 
-/// Plays answers and shows the batches: `3a 4b-` is one answer with a put of `a` at 3 and a delete of `b` at 4, `..` at its end
-/// makes it a fragment, and `=9` is progress to 9.
+/// Feeds responses and checks the batches: `3a 4b-` is one response with a put of `a` at 3 and a delete of `b` at 4,
+/// `..` at its end makes it a fragment, `=9` is progress to 9, and `lost` starts a new stream.
 #[track_caller]
 fn check(from: u64, answers: &[&str], expected: &[&str]) {
     let mut assembly = BatchAssembler::new(Revision(from));

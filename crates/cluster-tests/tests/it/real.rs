@@ -1,0 +1,3 @@
+//! Tests beside a real kube-apiserver. They run with `cargo xtask real` alone, and fail without `KUBEBUILDER_ASSETS`.
+
+mod validation;

@@ -1,0 +1,112 @@
+//! CSI drivers, the nodes that have them, and the storage capacity that they report.
+
+use api::FieldError;
+use object::KindRules;
+use object::rules::StatusSubresource;
+use object::table::Column;
+use object::table::cells::{
+    AGE, NAME, boolean_column, count_at, integer_column, or_placeholder, string_cell, string_cell_or, string_column,
+};
+use object::unstructured;
+use object::unstructured::{get, objects, texts};
+use schema::TypeForm;
+use schema::semantic_equality::is_object_equal;
+use serde_json::Value;
+
+use crate::fields::list_items;
+use crate::strategy::{KindStrategy, RULES};
+use crate::update_validation::immutable_fields::fixed_field;
+use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+
+pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { allows_unconditional_update: false, ..RULES },
+    returns_deleted_object: true,
+    immutable_fields: &[
+        fixed_field("spec.attachRequired").displayed_as("spec.attachedRequired"),
+        fixed_field("spec.volumeLifecycleModes"),
+    ],
+    columns: CSI_DRIVERS,
+    ..KindStrategy::DEFAULT
+};
+
+pub(crate) static CSI_NODE_STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
+    returns_deleted_object: true,
+    validate_update: |node, _| check_drivers(node),
+    columns: CSI_NODES,
+    ..KindStrategy::DEFAULT
+};
+
+pub(crate) static CSI_STORAGE_CAPACITY_STRATEGY: KindStrategy = KindStrategy {
+    immutable_fields: &[fixed_field("nodeTopology"), fixed_field("storageClassName")],
+    columns: CSI_CAPACITIES,
+    ..KindStrategy::DEFAULT
+};
+
+/// Refuses changes of a listed driver; with the feature gate its allocatable count may change.
+fn check_drivers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
+    let path = "spec.drivers";
+    let Some(TypeForm::List(drivers)) = update.field(path).map(|field| field.value_type().form()) else {
+        return Vec::new();
+    };
+    let TypeForm::Struct(kind) = drivers.form() else { return Vec::new() };
+    let ignores_allocatable = update.gates.enabled("MutableCSINodeAllocatableCount");
+    let comparable = |driver: &Value| {
+        let mut driver = driver.as_object().cloned().unwrap_or_default();
+        if ignores_allocatable {
+            driver.remove("allocatable");
+        }
+        driver
+    };
+    let olds: Vec<_> = list_items(update.old_value(path)).iter().map(comparable).collect();
+    let mut errors = Vec::new();
+    for new in list_items(update.new_value(path)).iter().map(comparable) {
+        let old = olds.iter().find(|old| old.get("name") == new.get("name"));
+        if old.is_some_and(|old| !is_object_equal(kind, old, &new)) {
+            errors.push(FieldError::invalid(path, new, FIELD_IS_IMMUTABLE));
+        }
+    }
+    errors
+}
+
+const CSI_DRIVERS: &[Column] = &[
+    NAME,
+    boolean_column("AttachRequired", "Whether volumes must be attached.", |driver, _| {
+        get(driver, &["spec", "attachRequired"]).and_then(Value::as_bool).unwrap_or(true).into()
+    }),
+    boolean_column("PodInfoOnMount", "Whether it wants to know the pod.", |driver, _| {
+        unstructured::flag(driver, &["spec", "podInfoOnMount"]).into()
+    }),
+    boolean_column("StorageCapacity", "Whether it tells how much is free.", |driver, _| {
+        unstructured::flag(driver, &["spec", "storageCapacity"]).into()
+    }),
+    string_column("TokenRequests", "The audiences of tokens it wants.", |driver, _| {
+        if get(driver, &["spec", "tokenRequests"]).is_none() {
+            return "<unset>".into();
+        }
+        let audiences =
+            objects(driver, &["spec", "tokenRequests"]).map(|request| unstructured::text(request, &["audience"]));
+        audiences.collect::<Vec<_>>().join(",").into()
+    }),
+    boolean_column("RequiresRepublish", "Whether it is called again and again.", |driver, _| {
+        unstructured::flag(driver, &["spec", "requiresRepublish"]).into()
+    }),
+    string_column("Modes", "The kinds of volume it makes.", |driver, _| {
+        or_placeholder(texts(driver, &["spec", "volumeLifecycleModes"]).collect::<Vec<_>>().join(","), "<none>")
+    }),
+    AGE,
+];
+
+const CSI_NODES: &[Column] = &[
+    NAME,
+    integer_column("Drivers", "How many drivers the node has.", |node, _| count_at(node, &["spec", "drivers"]).into()),
+    AGE,
+];
+
+const CSI_CAPACITIES: &[Column] = &[
+    NAME,
+    string_column("StorageClassName", "The class it is about.", |capacity, _| {
+        string_cell(capacity, &["storageClassName"])
+    }),
+    string_column("Capacity", "How much is free.", |capacity, _| string_cell_or(capacity, &["capacity"], "<unset>")),
+];

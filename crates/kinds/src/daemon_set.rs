@@ -1,0 +1,116 @@
+//! Daemon sets: an annotation counts the changes of their pod template.
+
+use access::User;
+use api::json::JsonObject;
+use object::rules::GenerationRule;
+use object::table::cells::{AGE, NAME, integer_cell, integer_column, string_column};
+use object::table::{Column, cells};
+use object::{KindRules, Rejection};
+use serde_json::{Value, json};
+
+use crate::strategy::{KindStrategy, RULES};
+use crate::workload::{
+    CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, check_workload, set_rolling_update_defaults,
+};
+
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    prepare_for_create,
+    prepare_for_update,
+    validate: check_workload,
+    immutable_fields: SELECTOR_IS_FIXED,
+    columns: DAEMON_SETS,
+    ..KindStrategy::DEFAULT
+};
+
+/// The generation of the pod template, once a field; controllers still label pods by it.
+const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
+
+/// Starts the template generation at 1.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
+    let generation = template_generation(object).max(1);
+    set_template_generation(object, generation);
+    Ok(())
+}
+
+/// Increments the template generation when the pod template changes.
+fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
+    let template = |object: &JsonObject| object.get("spec").and_then(|spec| spec.get("template")).cloned();
+    let generation = template_generation(old).saturating_add(i64::from(template(old) != template(new)));
+    set_template_generation(new, generation.max(1));
+    Ok(())
+}
+
+fn template_generation(object: &JsonObject) -> i64 {
+    let annotation = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations")?.get(TEMPLATE_GENERATION_ANNOTATION)?.as_str());
+    annotation.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+fn set_template_generation(object: &mut JsonObject, generation: i64) {
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    let annotations = metadata.as_object_mut().map(|metadata| metadata.entry("annotations").or_insert(Value::Null));
+    let Some(annotations) = annotations else { return };
+    if annotations.is_null() {
+        *annotations = json!({});
+    }
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.insert(TEMPLATE_GENERATION_ANNOTATION.to_owned(), generation.to_string().into());
+    }
+}
+
+pub(crate) fn set_daemon_set_defaults(spec: &mut JsonObject) {
+    set_rolling_update_defaults(spec, "updateStrategy", &[("maxUnavailable", json!(1)), ("maxSurge", json!(0))]);
+}
+
+const DAEMON_SETS: &[Column] = &[
+    NAME,
+    integer_column("Desired", "On how many nodes it should run.", |set, _| {
+        integer_cell(set, &["status", "desiredNumberScheduled"])
+    }),
+    integer_column("Current", "On how many of those it runs.", |set, _| {
+        integer_cell(set, &["status", "currentNumberScheduled"])
+    }),
+    integer_column("Ready", "How many pods are ready.", |set, _| integer_cell(set, &["status", "numberReady"])),
+    integer_column("Up-to-date", "How many pods follow the present template.", |set, _| {
+        integer_cell(set, &["status", "updatedNumberScheduled"])
+    }),
+    integer_column("Available", "How many pods have been ready for long enough.", |set, _| {
+        integer_cell(set, &["status", "numberAvailable"])
+    }),
+    string_column("Node Selector", "On which nodes it runs.", |set, _| {
+        cells::labels_cell(set, &["spec", "template", "spec", "nodeSelector"])
+    }),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR_COLUMN,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn template_generation_counts_template_changes() {
+        let set = |image: &str| {
+            let Value::Object(set) = json!({"metadata": {"name": "d"}, "spec": {"template": {"image": image}}}) else {
+                unreachable!("it is an object")
+            };
+            set
+        };
+        let mut first = set("a");
+        prepare_for_create(&User::named("u"), &mut first).unwrap();
+        assert_eq!(template_generation(&first), 1);
+        let mut same = set("a");
+        prepare_for_update(&first, &mut same).unwrap();
+        assert_eq!(template_generation(&same), 1);
+        let mut next = set("b");
+        prepare_for_update(&same, &mut next).unwrap();
+        assert_eq!(template_generation(&next), 2);
+        set_template_generation(&mut same, i64::MAX);
+        prepare_for_update(&same, &mut next).unwrap();
+        assert_eq!(template_generation(&next), i64::MAX);
+    }
+}

@@ -1,0 +1,134 @@
+//! What Kubernetes fills in when a client leaves it out.
+//!
+//! As in Kubernetes, defaults belong to types: a type is completed wherever it is met, from the outside in. Most are one value
+//! for one field and stand in the table [`field_defaults`], or with the field in the table of types; the few that look at other
+//! fields are functions of the kind that the type belongs to. They apply to whatever is decoded: to bodies, and to the result
+//! of a patch.
+//!
+//! Not here: what a server adds for other reasons (addresses, selectors of jobs, the status of a new pod), what needs a clock
+//! (when a device was tainted), sums over containers (the requests of a pod as a whole).
+
+mod field_defaults;
+
+use api::json::JsonObject;
+use schema::{StructType, TypeForm, ValueType};
+use serde_json::{Map, Value};
+
+use crate::feature_gates::FeatureGates;
+use crate::fields::{set_if_absent, set_if_empty};
+use crate::{
+    custom_resource_definition, daemon_set, deployment, devices, horizontal_pod_autoscaler, job, limit_range,
+    namespace, network_policy, node, persistent_volume, pod, rbac, replication_controller, service, stateful_set,
+};
+
+/// Completes a body of a kind. It must have passed [`schema::check_types`]: what has a wrong type stays as it is.
+pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates: &FeatureGates) {
+    apply_type_defaults(body, kind, gates);
+    apply_declared_defaults(body, kind);
+    for row in field_defaults::defaults_of_type(kind) {
+        row.apply(body);
+    }
+    for (name, value) in body {
+        if let Some(field) = kind.field(name) {
+            apply_defaults_to_value(value, field.value_type(), gates);
+        }
+    }
+}
+
+/// The empty status: the fields that Go writes although they are zero. `None` if the kind has no status.
+pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
+    let TypeForm::Struct(status) = kind.field("status")?.value_type().form() else { return None };
+    Some(zero_object(status))
+}
+
+fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
+    let mut object = Map::new();
+    for field in kind.fields() {
+        let is_written = field.is_required() || WRITTEN_THOUGH_EMPTY.contains(&(kind.name(), field.name()));
+        let zero = match field.value_type().form() {
+            TypeForm::Text => Value::from(""),
+            TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Value::from(0),
+            TypeForm::Bool => Value::from(false),
+            TypeForm::Struct(inner) => Value::from(zero_object(inner)),
+            TypeForm::Bytes | TypeForm::Special(_) | TypeForm::List(_) | TypeForm::Map(_) => continue,
+        };
+        if is_written {
+            object.insert(field.name().to_owned(), zero);
+        }
+    }
+    object
+}
+
+/// Empty parts of a status that Go writes: they are no pointers, or are not marked as omitted when zero.
+const WRITTEN_THOUGH_EMPTY: [(&str, &str); 6] = [
+    ("IngressStatus", "loadBalancer"),
+    ("NodeDaemonEndpoints", "kubeletEndpoint"),
+    ("NodeStatus", "daemonEndpoints"),
+    ("NodeStatus", "nodeInfo"),
+    ("ServiceStatus", "loadBalancer"),
+    ("StatefulSetStatus", "availableReplicas"),
+];
+
+fn apply_defaults_to_value(value: &mut Value, shape: ValueType<'_>, gates: &FeatureGates) {
+    match (shape.form(), value) {
+        (TypeForm::Struct(inner), Value::Object(object)) => apply_defaults(object, inner, gates),
+        (TypeForm::List(items), Value::Array(list)) => {
+            list.iter_mut().for_each(|item| apply_defaults_to_value(item, items, gates));
+        }
+        (TypeForm::Map(values), Value::Object(map)) => {
+            map.values_mut().for_each(|value| apply_defaults_to_value(value, values, gates));
+        }
+        _ => {}
+    }
+}
+
+/// Applies the defaults of a type that depend on other fields.
+fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &FeatureGates) {
+    let package = kind.package().strip_prefix("io.k8s.api.").unwrap_or(kind.package());
+    match (package, kind.name()) {
+        ("core.v1", "Pod") => pod::defaults::set_pod_defaults(object, gates),
+        ("core.v1", "PodSpec") => pod::defaults::set_pod_spec_defaults(object),
+        ("core.v1", "PodStatus") => pod::defaults::set_pod_status_defaults(object),
+        ("core.v1", "Container" | "EphemeralContainer") => pod::defaults::set_container_defaults(object),
+        ("core.v1", "Volume") => pod::defaults::set_volume_defaults(object, gates),
+        ("core.v1", "ReplicationController") => replication_controller::set_replication_controller_defaults(object),
+        ("apps.v1", "DeploymentSpec") => deployment::set_deployment_defaults(object),
+        ("apps.v1", "DaemonSetSpec") => daemon_set::set_daemon_set_defaults(object),
+        ("apps.v1", "StatefulSetSpec") => stateful_set::set_stateful_set_defaults(object, gates),
+        ("batch.v1", "Job") => job::set_job_defaults(object, gates),
+        ("autoscaling.v2", "HorizontalPodAutoscalerSpec") => horizontal_pod_autoscaler::set_autoscaler_defaults(object),
+        ("core.v1", "Service") => service::defaults::set_service_defaults(object),
+        ("core.v1", "Namespace") => namespace::set_namespace_defaults(object),
+        ("core.v1", "PersistentVolume" | "PersistentVolumeClaim") => {
+            persistent_volume::set_persistent_volume_defaults(object)
+        }
+        ("core.v1", "NodeStatus") => node::set_node_status_defaults(object),
+        ("core.v1", "LimitRangeItem") => limit_range::set_limit_range_item_defaults(object),
+        ("networking.v1", "NetworkPolicySpec") => network_policy::set_network_policy_defaults(object),
+        ("rbac.v1", "Subject") => rbac::set_rbac_subject_defaults(object),
+        ("resource.v1" | "resource.v1beta2", "ExactDeviceRequest")
+        | ("resource.v1" | "resource.v1beta2" | "resource.v1beta1", "DeviceSubRequest")
+        | ("resource.v1beta1" | "resource.v1alpha3", "DeviceRequest") => {
+            devices::set_device_request_defaults(object, kind)
+        }
+        ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1", "CustomResourceDefinition") => {
+            custom_resource_definition::set_custom_resource_definition_defaults(object);
+        }
+        _ => {}
+    }
+}
+
+/// Applies the defaults that Go's declarations state. Empty text counts as missing.
+fn apply_declared_defaults(object: &mut JsonObject, kind: StructType<'_>) {
+    for field in kind.fields() {
+        let Some(Ok(default)) = field.default().map(serde_json::from_str::<Value>) else { continue };
+        if default.is_string() {
+            set_if_empty(object, field.name(), default);
+        } else {
+            set_if_absent(object, field.name(), default);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

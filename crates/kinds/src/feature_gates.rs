@@ -1,0 +1,263 @@
+//! Feature gates: which a release knows, which are on, and what `--feature-gates` makes of them.
+
+mod dependencies;
+mod table;
+
+use std::fmt;
+
+use crate::flag::parse_bool;
+use crate::release::Release;
+
+/// On by default in every release, whatever Kubernetes says: the features this server is for.
+const ENABLED_IN_EVERY_RELEASE: [&str; 2] = ["StorageVersionAPI", "UnknownVersionInteroperabilityProxy"];
+
+/// Which gates are on in a server of one release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureGates {
+    release: Release,
+    /// By the rows of the table; a gate that the release does not know is off.
+    enabled: Vec<bool>,
+    warnings: Vec<GateWarning>,
+}
+
+/// A gate that was set although it is about to go. Prints as a kube-apiserver says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateWarning {
+    gate: &'static str,
+    stage: FeatureStage,
+    value: bool,
+}
+
+/// What one release says of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureSpec {
+    /// How far the feature has come.
+    pub stage: FeatureStage,
+    /// Whether the gate is on by default.
+    pub default: bool,
+    /// Whether anybody may say otherwise.
+    pub lock: GateLock,
+}
+
+/// How far a feature has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeatureStage {
+    /// Off by default, may go.
+    Alpha,
+    /// Mostly on by default.
+    Beta,
+    /// Here to stay; the gate will go.
+    Stable,
+    /// Will go, and the gate with it.
+    Deprecated,
+}
+
+/// Whether a gate can still be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateLock {
+    /// It can.
+    Unlocked,
+    /// Only to its default.
+    Locked,
+}
+
+/// A `--feature-gates` that a kube-apiserver would refuse, in its words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeatureGatesError {
+    /// A gate without `=true` or `=false`.
+    #[error("missing bool value for {0}")]
+    MissingValue(Box<str>),
+    /// A gate with a value that is neither.
+    #[error("invalid value of {gate}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
+    InvalidValue {
+        /// The gate.
+        gate: Box<str>,
+        /// Its value as given.
+        value: Box<str>,
+    },
+    /// A gate of another component than `kube`.
+    #[error("component not registered: {0}")]
+    UnknownComponent(Box<str>),
+    /// Some gates with the prefix `kube:` and some without.
+    #[error("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")]
+    MixedPrefixes,
+    /// A gate that this release does not know.
+    #[error("unrecognized feature gate: {0}")]
+    Unrecognized(Box<str>),
+    /// A gate that can no longer be set.
+    #[error("cannot set feature gate {gate} to {value}, feature is locked to {}", !value)]
+    Locked {
+        /// The gate.
+        gate: &'static str,
+        /// What it was to become.
+        value: bool,
+    },
+    /// A gate that is on without others that it needs.
+    #[error("{gate} is enabled, but depends on features that are disabled: [{}]", disabled.join(" "))]
+    Dependency {
+        /// The gate that is on.
+        gate: &'static str,
+        /// Those that are off.
+        disabled: Vec<&'static str>,
+    },
+    /// Several of these.
+    #[error("[{}]", join_errors(.0))]
+    Several(Vec<FeatureGatesError>),
+}
+
+impl FeatureGates {
+    /// Reads the value of `--feature-gates`, `A=true,B=false`; several flags are given joined by commas.
+    ///
+    /// `AllAlpha` and `AllBeta` set what is not set by name. Of a gate that is named twice the last counts.
+    pub fn parse(release: Release, text: &str) -> Result<Self, FeatureGatesError> {
+        let settings = parse_settings(text)?;
+        let mut refused = Vec::new();
+        let mut gates = Self::new(release);
+        for (all, stage) in [("AllAlpha", FeatureStage::Alpha), ("AllBeta", FeatureStage::Beta)] {
+            if let Some((_, value)) = settings.iter().rfind(|(name, _)| *name == all) {
+                gates.set_stage(stage, *value);
+            }
+        }
+        for (name, value) in settings {
+            if matches!(name, "AllAlpha" | "AllBeta") {
+                continue;
+            }
+            let Some((row, spec)) = find_gate(release, name) else {
+                return Err(FeatureGatesError::Unrecognized(name.into()));
+            };
+            if spec.lock == GateLock::Locked && spec.default != value {
+                refused.push(FeatureGatesError::Locked { gate: table::GATES[row].name, value });
+            }
+            gates.enabled[row] = value;
+            if matches!(spec.stage, FeatureStage::Stable | FeatureStage::Deprecated) {
+                let gate = table::GATES[row].name;
+                gates.warnings.retain(|notice| notice.gate != gate);
+                gates.warnings.push(GateWarning { gate, stage: spec.stage, value });
+            }
+        }
+        if refused.is_empty() {
+            refused = gates.unmet_dependencies();
+        }
+        match refused.len() {
+            0 => Ok(gates),
+            1 => Err(refused.remove(0)),
+            _ => Err(FeatureGatesError::Several(refused)),
+        }
+    }
+
+    /// The gates of a release as they are by default.
+    pub fn new(release: Release) -> Self {
+        let is_on = |row: &table::GateRow| {
+            row.spec(release).is_some_and(|spec| spec.default || ENABLED_IN_EVERY_RELEASE.contains(&row.name))
+        };
+        Self { release, enabled: table::GATES.iter().map(is_on).collect(), warnings: Vec::new() }
+    }
+
+    /// The release whose gates these are.
+    pub fn release(&self) -> Release {
+        self.release
+    }
+
+    /// Whether a gate is on; one that the release does not know is off.
+    pub fn enabled(&self, name: &str) -> bool {
+        gate_index(name).is_some_and(|row| self.enabled[row])
+    }
+
+    /// What should be said once at the start about gates that were set by name, in their order.
+    pub fn warnings(&self) -> &[GateWarning] {
+        &self.warnings
+    }
+
+    /// Every gate of the release, by name: what the release says of it, and whether it is on.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, FeatureSpec, bool)> {
+        let rows = table::GATES.iter().zip(&self.enabled);
+        rows.filter_map(|(row, on)| row.spec(self.release).map(|spec| (row.name, spec, *on)))
+    }
+
+    fn set_stage(&mut self, stage: FeatureStage, value: bool) {
+        for (row, on) in table::GATES.iter().zip(&mut self.enabled) {
+            if row.spec(self.release).is_some_and(|spec| spec.stage == stage) {
+                *on = value;
+            }
+        }
+    }
+
+    fn unmet_dependencies(&self) -> Vec<FeatureGatesError> {
+        let of_release =
+            dependencies::DEPENDENCIES.iter().filter(|dependency| dependency.releases.contains(self.release));
+        let broken = of_release.filter(|dependency| self.enabled(dependency.gate)).filter_map(|dependency| {
+            let disabled: Vec<_> = dependency.requires.iter().copied().filter(|needed| !self.enabled(needed)).collect();
+            (!disabled.is_empty()).then_some(FeatureGatesError::Dependency { gate: dependency.gate, disabled })
+        });
+        broken.collect()
+    }
+}
+
+/// What a release says of a gate; `None` if it does not know it.
+pub fn feature_spec(release: Release, name: &str) -> Option<FeatureSpec> {
+    find_gate(release, name).map(|(_, spec)| spec)
+}
+
+fn find_gate(release: Release, name: &str) -> Option<(usize, FeatureSpec)> {
+    let row = gate_index(name)?;
+    Some((row, table::GATES[row].spec(release)?))
+}
+
+fn gate_index(name: &str) -> Option<usize> {
+    table::GATES.binary_search_by_key(&name, |row| row.name).ok()
+}
+
+/// The pairs of the flag in their order, without the name of the component.
+fn parse_settings(text: &str) -> Result<Vec<(&str, bool)>, FeatureGatesError> {
+    let pairs: Vec<_> = text
+        .split(',')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once(':').unwrap_or(("", pair)))
+        .collect();
+    let components = || pairs.iter().map(|(component, _)| component.trim());
+    if let Some(other) = components().find(|component| !matches!(*component, "" | "kube")) {
+        return Err(FeatureGatesError::UnknownComponent(other.into()));
+    }
+    if components().any(str::is_empty) && components().any(|component| component == "kube") {
+        return Err(FeatureGatesError::MixedPrefixes);
+    }
+    pairs.iter().map(|(_, pair)| parse_setting(pair)).collect()
+}
+
+fn parse_setting(pair: &str) -> Result<(&str, bool), FeatureGatesError> {
+    let Some((gate, value)) = pair.split_once('=') else {
+        return Err(FeatureGatesError::MissingValue(pair.trim().into()));
+    };
+    let (gate, value) = (gate.trim(), value.trim());
+    match parse_bool(value) {
+        Some(value) => Ok((gate, value)),
+        None => Err(FeatureGatesError::InvalidValue { gate: gate.into(), value: value.into() }),
+    }
+}
+
+fn join_errors(errors: &[FeatureGatesError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for GateWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gate, stage, value } = self;
+        let stage = if *stage == FeatureStage::Deprecated { "deprecated" } else { "GA" };
+        write!(f, "Setting {stage} feature gate {gate}={value}. It will be removed in a future release.")
+    }
+}
+
+/// As kube-apiserver's metrics and help name it; stable is the empty word.
+impl fmt::Display for FeatureStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Stable => "",
+            Self::Deprecated => "DEPRECATED",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

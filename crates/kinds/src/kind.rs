@@ -1,0 +1,209 @@
+//! What the table in [`crate::groups`] says of a group, a kind, a version, a subresource, and what follows for one release.
+
+pub(crate) mod builder;
+
+pub use api::KindScope;
+
+use crate::release::{Release, ReleaseRange};
+use crate::strategy::KindStrategy;
+use crate::verbs::VerbSet;
+
+/// One API group with its kinds.
+#[derive(Debug)]
+pub struct BuiltInGroup {
+    /// The name; empty for core.
+    pub name: &'static str,
+    priority: i32,
+    /// Another priority, before a release.
+    earlier_priority: Option<(Release, i32)>,
+    versions: &'static [(&'static str, i32)],
+    /// The kinds, by plural.
+    pub kinds: &'static [BuiltInKind],
+}
+
+/// One kind with its resource and all of its versions.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltInKind {
+    /// The kind, such as `Pod`.
+    pub name: &'static str,
+    /// The resource, such as `pods`.
+    pub plural: &'static str,
+    /// Whether objects live in namespaces.
+    pub scope: KindScope,
+    /// The verbs that the resource supports.
+    pub verbs: VerbSet,
+    /// Short names for the command line.
+    pub short_names: &'static [&'static str],
+    /// Categories such as `all`.
+    pub categories: &'static [&'static str],
+    /// The feature gate without which no version is served.
+    pub gate: Option<&'static str>,
+    /// Whether this server implements it. Requests for what is listed and not implemented go to a member that serves it.
+    pub is_implemented: bool,
+    /// The subresources, by name.
+    pub subresources: &'static [BuiltInSubresource],
+    /// The versions, the preferred one first.
+    pub versions: &'static [KindVersion],
+    /// What is special about the kind.
+    pub strategy: &'static KindStrategy,
+    storage: KindStorage,
+    key_override: Option<&'static str>,
+}
+
+/// One version of a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct KindVersion {
+    /// The version, such as `v1beta1`.
+    pub name: &'static str,
+    /// `None` if no known release serves it: objects may still be stored in it.
+    served: Option<ReleaseRange>,
+    decodable: ReleaseRange,
+    /// On by default although it is a beta version.
+    enabled_by_default: bool,
+}
+
+/// One subresource of a kind.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltInSubresource {
+    /// The name alone, such as `scale`.
+    pub name: &'static str,
+    /// The kind of its responses.
+    pub kind: ResponseKind,
+    /// The verbs that the subresource supports.
+    pub verbs: VerbSet,
+    /// The feature gate without which it is not served.
+    pub gate: Option<&'static str>,
+    /// Whether it opens a connection: then any method reaches it, whatever the verbs say.
+    pub is_connect: bool,
+    /// Whether this server implements it. Requests for what is listed and not implemented go to a member that serves it.
+    pub is_implemented: bool,
+    since: Release,
+}
+
+/// The kind of a subresource's responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseKind {
+    /// The kind it is a part of.
+    Parent,
+    /// Another kind of the same group and version.
+    Sibling(&'static str),
+    /// A kind of another group, in one version whatever the parent's.
+    Foreign(&'static str, &'static str, &'static str),
+}
+
+/// How objects of a kind are stored.
+#[derive(Clone, Copy, Debug)]
+enum KindStorage {
+    /// In the preferred version among those that the release serves.
+    PreferredVersion,
+    /// In these versions, each from its release on.
+    VersionSince(&'static [(Release, &'static str)]),
+    /// As the resource of the same name in another group.
+    SharedWithGroup(&'static str),
+    /// Not at all: the answer is computed.
+    NotStored,
+}
+
+impl BuiltInGroup {
+    /// Higher groups come first in discovery.
+    pub fn priority(&self, release: Release) -> i32 {
+        match self.earlier_priority {
+            Some((changed, earlier)) if release < changed => earlier,
+            Some(_) | None => self.priority,
+        }
+    }
+
+    /// Higher versions come first in their group.
+    pub fn version_priority(&self, version: &str) -> i32 {
+        let stated = self.versions.iter().find(|(name, _)| *name == version);
+        stated.map_or(discovery::build::VERSION_PRIORITY_DEFAULT, |(_, priority)| *priority)
+    }
+}
+
+impl BuiltInKind {
+    /// The singular, which is the kind in lower case for every built-in kind.
+    pub fn singular(&self) -> String {
+        self.name.to_ascii_lowercase()
+    }
+
+    /// The version of this name.
+    pub fn version(&self, name: &str) -> Option<&'static KindVersion> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+
+    /// The versions that a server of this release can serve, the preferred one first.
+    pub fn served_versions(&self, release: Release) -> impl Iterator<Item = &'static KindVersion> {
+        self.versions.iter().filter(move |version| version.is_served(release))
+    }
+
+    /// The versions that a server of this release reads from storage, the preferred one first.
+    pub fn decodable_versions(&self, release: Release) -> impl Iterator<Item = &'static KindVersion> {
+        self.versions.iter().filter(move |version| version.decodable.contains(release))
+    }
+
+    /// The version in which a server of this release stores objects; `None` if it does not have the kind, or stores none.
+    pub fn storage_version(&self, release: Release) -> Option<&'static str> {
+        let preferred = self.served_versions(release).next()?.name;
+        match self.storage {
+            KindStorage::PreferredVersion | KindStorage::SharedWithGroup(_) => Some(preferred),
+            KindStorage::VersionSince(since) => {
+                since.iter().rev().find(|(from, _)| *from <= release).map(|(_, name)| *name)
+            }
+            KindStorage::NotStored => None,
+        }
+    }
+
+    /// The group whose resource of the same name keeps the objects, if it is not this kind's own.
+    pub fn storage_group(&self) -> Option<&'static str> {
+        match self.storage {
+            KindStorage::SharedWithGroup(group) => Some(group),
+            KindStorage::PreferredVersion | KindStorage::VersionSince(_) | KindStorage::NotStored => None,
+        }
+    }
+
+    /// The part of the key after the server's prefix, without slashes around it.
+    pub fn key_prefix(&self) -> &'static str {
+        self.key_override.unwrap_or(self.plural)
+    }
+
+    /// The subresources that a server of this release can serve, whatever their gates.
+    pub fn subresources_in(&self, release: Release) -> impl Iterator<Item = &'static BuiltInSubresource> {
+        self.subresources.iter().filter(move |subresource| subresource.since <= release)
+    }
+}
+
+impl KindVersion {
+    /// Whether a server of this release can serve it.
+    pub fn is_served(&self, release: Release) -> bool {
+        self.served.is_some_and(|span| span.contains(release))
+    }
+
+    /// Whether any known release can serve it.
+    pub fn is_ever_served(&self) -> bool {
+        self.served.is_some()
+    }
+
+    /// Whether a server serves it without being told to: stable versions, and a few betas.
+    pub fn is_enabled_by_default(&self) -> bool {
+        self.enabled_by_default || StabilityLevel::of_version(self.name) == StabilityLevel::Stable
+    }
+}
+
+/// The stability of a version, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StabilityLevel {
+    Alpha,
+    Beta,
+    Stable,
+}
+
+impl StabilityLevel {
+    /// By the form of the name: every built-in version conforms to it.
+    pub(crate) fn of_version(version: &str) -> Self {
+        match (version.contains("alpha"), version.contains("beta")) {
+            (true, _) => Self::Alpha,
+            (false, true) => Self::Beta,
+            (false, false) => Self::Stable,
+        }
+    }
+}

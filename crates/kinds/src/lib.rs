@@ -1,0 +1,95 @@
+//! Built-in kinds × Kubernetes releases: what a server of a given release serves, stores and understands, and what is special about
+//! each kind.
+//!
+//! Pure: no I/O, no clock, no async, no HTTP; refusals are typed. [`groups`] is the table of kinds and [`feature_gates`] that of
+//! feature gates; [`FeatureGates`] and [`RuntimeConfig`] read the flags that turn parts on and off; [`ServedResources`] is what one
+//! server serves; [`diff_releases()`] compares two releases; [`types`] is the table of types behind the kinds.
+//!
+//! Each row of [`groups`] names the [`KindStrategy`] of its kind, which stands in the file or folder of the kind: what a new object
+//! gets, what an update may not change, values that are refused, conversion, table columns, selectable fields. A server reads the
+//! strategy from the resource that it serves.
+//!
+//! Reading order: [`groups`] (one of its files shows most), [`kind`], [`strategy`] and one kind, such as `service`; then
+//! [`served_resources`], [`defaults`], [`value_validation`], [`update_validation`] and [`openapi`].
+
+// Releases, and what a server of one serves.
+pub mod diff;
+pub mod feature_gates;
+mod flag;
+pub mod groups;
+pub mod kind;
+pub mod openapi;
+pub mod release;
+pub mod runtime_config;
+pub mod served_resources;
+pub mod types;
+pub mod verbs;
+
+// What all kinds go through.
+pub mod defaults;
+mod fields;
+pub mod strategy;
+pub mod update_validation;
+pub mod value_validation;
+
+// Kinds, and pieces that several of them share.
+mod admission;
+mod api_service;
+mod certificate_signing_request;
+mod cluster_trust_bundle;
+mod config_map;
+mod controller_revision;
+mod cron_job;
+mod csi;
+mod custom_resource_definition;
+mod daemon_set;
+mod deployment;
+mod devices;
+mod endpoints;
+mod event;
+mod eviction_request;
+mod flow_control;
+mod horizontal_pod_autoscaler;
+mod ingress;
+mod job;
+mod lease;
+mod limit_range;
+mod namespace;
+mod network_policy;
+mod node;
+mod persistent_volume;
+mod persistent_volume_claim;
+pub mod pod;
+mod pod_certificate_request;
+pub mod pod_disruption_budget;
+mod pod_template;
+mod rbac;
+mod replica_set;
+mod replication_controller;
+mod resource_quota;
+pub mod review;
+mod runtime_class;
+mod scheduling;
+mod secret;
+mod service;
+mod service_account;
+mod service_cidr;
+mod stateful_set;
+mod storage_class;
+mod storage_version;
+mod storage_version_migration;
+mod workload;
+
+pub use diff::{ReleaseDiff, diff_releases};
+pub use feature_gates::{FeatureGates, FeatureGatesError};
+pub use groups::{has_built_in_group_name, may_be_built_in};
+pub use kind::{BuiltInGroup, BuiltInKind, BuiltInSubresource, KindScope, KindVersion, ResponseKind};
+pub use release::{Release, ReleaseError};
+pub use runtime_config::{RuntimeConfig, RuntimeConfigError};
+pub use served_resources::{ServedResource, ServedResources, StoredResource};
+pub use strategy::{KindStrategy, SubresourceStrategy};
+pub use types::types_of;
+pub use verbs::VerbSet;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Nodes.
+
+use std::collections::BTreeSet;
+
+use api::FieldError;
+use api::json::JsonObject;
+use object::selectable_fields::SelectableFields;
+use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column, wide_column};
+use object::table::{Column, cells};
+use object::unstructured;
+use object::unstructured::objects;
+use serde_json::Value;
+
+use crate::fields::{list_items, set_if_absent};
+use crate::release::Release;
+use crate::strategy::KindStrategy;
+use crate::update_validation::ObjectUpdate;
+
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    keeps_status_on_create: true,
+    validate_update: |node, _| check_update(node),
+    columns: NODES,
+    selectable_fields: &SelectableFields {
+        names: &["metadata.name", "spec.unschedulable"],
+        value: |node, field| {
+            let is_unschedulable = || unstructured::flag(node, &["spec", "unschedulable"]).to_string().into();
+            (field == "spec.unschedulable").then(is_unschedulable)
+        },
+        ..SelectableFields::LISTED
+    },
+    ..KindStrategy::DEFAULT
+};
+
+fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (ranges, provider, external) = ("spec.podCIDRs", "spec.providerID", "spec.externalID");
+    if !list_items(update.old_value(ranges)).is_empty() && !update.is_unchanged(ranges) {
+        let detail = "node updates may not change podCIDR except from \"\" to valid";
+        errors.push(FieldError::forbidden(ranges, detail));
+    }
+    let [was, is] = [update.old_string(provider), update.new_string(provider)];
+    if !was.is_empty() && was != is {
+        errors.push(match (update.gates.release() < Release::R37, is) {
+            (true, _) => {
+                let detail = "node updates may not change providerID except from \"\" to valid";
+                FieldError::forbidden(provider, detail)
+            }
+            (false, "") => FieldError::invalid(provider, Value::Null, "field cannot be cleared once set"),
+            (false, _) => FieldError::invalid(provider, Value::Null, "field cannot be modified once set"),
+        });
+    }
+    if !update.is_unchanged(external) {
+        errors.push(FieldError::forbidden(external, "may not be updated"));
+    }
+    errors
+}
+
+/// The allocatable resources default to the capacity.
+pub(crate) fn set_node_status_defaults(status: &mut JsonObject) {
+    if let Some(capacity) = status.get("capacity").cloned() {
+        set_if_absent(status, "allocatable", capacity);
+    }
+}
+
+const NODES: &[Column] = &[
+    NAME,
+    string_column("Status", "Whether it can run pods.", |node, _| node_status(node).into()),
+    string_column("Roles", "Its roles.", |node, _| cells::or_placeholder(node_roles(node), "<none>")),
+    AGE,
+    string_column("Version", "The version of its kubelet.", |node, _| {
+        string_cell(node, &["status", "nodeInfo", "kubeletVersion"])
+    }),
+    wide_column("Internal-IP", "Its address in the cluster.", |node, _| node_address_cell(node, "InternalIP")),
+    wide_column("External-IP", "Its address outside of the cluster.", |node, _| node_address_cell(node, "ExternalIP")),
+    wide_column("OS-Image", "Its operating system.", |node, _| {
+        string_cell_or(node, &["status", "nodeInfo", "osImage"], "<unknown>")
+    }),
+    wide_column("Kernel-Version", "Its kernel.", |node, _| {
+        let kernel = string_cell_or(node, &["status", "nodeInfo", "kernelVersion"], "<unknown>");
+        match unstructured::text(node, &["status", "nodeInfo", "architecture"]) {
+            "" => kernel,
+            architecture => format!("{} ({architecture})", kernel.as_str().unwrap_or_default()).into(),
+        }
+    }),
+    wide_column("Container-Runtime", "What runs its containers.", |node, _| {
+        string_cell_or(node, &["status", "nodeInfo", "containerRuntimeVersion"], "<unknown>")
+    }),
+];
+
+fn node_status(node: &JsonObject) -> String {
+    let ready = match cells::find_condition(node, "Ready") {
+        None => "Unknown",
+        Some(condition) if unstructured::text(condition, &["status"]) == "True" => "Ready",
+        Some(_) => "NotReady",
+    };
+    if unstructured::flag(node, &["spec", "unschedulable"]) {
+        format!("{ready},SchedulingDisabled")
+    } else {
+        ready.to_owned()
+    }
+}
+
+fn node_roles(node: &JsonObject) -> String {
+    let labels = unstructured::nested_object(node, &["metadata", "labels"]).into_iter().flatten();
+    let roles: BTreeSet<&str> = labels
+        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => Some(role),
+            None => value.as_str().filter(|_| key == "kubernetes.io/role"),
+        })
+        .filter(|role| !role.is_empty())
+        .collect();
+    roles.into_iter().collect::<Vec<_>>().join(",")
+}
+
+fn node_address_cell(node: &JsonObject, kind: &str) -> Value {
+    let mut of_kind =
+        objects(node, &["status", "addresses"]).filter(|address| unstructured::text(address, &["type"]) == kind);
+    of_kind.next().map_or_else(|| "<none>".into(), |address| string_cell(address, &["address"]))
+}

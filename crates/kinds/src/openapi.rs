@@ -1,0 +1,105 @@
+//! OpenAPI documents of one server, made from its served resources.
+//!
+//! `/openapi/v3` is an index with one document per group-version; `/openapi/v2` is one document for all, in JSON and in protobuf.
+//! Each is built at its first request. The deprecated `/watch/` paths are left out.
+
+mod paths;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use schema::openapi::{ApiDescription, OpenApiDocument};
+use serde_json::{Map, json};
+
+use crate::served_resources::{ServedResource, ServedResources};
+use crate::types::types_of;
+
+/// The documents of one server, each built once, at its first request.
+#[derive(Debug)]
+pub struct OpenApi {
+    served_resources: Arc<ServedResources>,
+    /// By path below `/openapi/v3/`.
+    versions: BTreeMap<String, GroupVersionDocument>,
+    index: OnceLock<OpenApiDocument>,
+    swagger: OnceLock<OpenApiDocument>,
+    swagger_protobuf: OnceLock<OpenApiDocument>,
+}
+
+/// One group-version: the positions of its resources among the served ones.
+#[derive(Debug)]
+struct GroupVersionDocument {
+    resources: Vec<usize>,
+    document: OnceLock<OpenApiDocument>,
+}
+
+impl OpenApi {
+    /// The documents for what this surface serves. Nothing is built yet.
+    pub fn new(served_resources: Arc<ServedResources>) -> Self {
+        let mut versions: BTreeMap<String, GroupVersionDocument> = BTreeMap::new();
+        for (position, served) in served_resources.resources().iter().enumerate() {
+            let path = paths::group_version_path(served).trim_start_matches('/').to_owned();
+            let version = versions
+                .entry(path)
+                .or_insert_with(|| GroupVersionDocument { resources: Vec::new(), document: OnceLock::new() });
+            version.resources.push(position);
+        }
+        let [index, swagger, swagger_protobuf] = [const { OnceLock::new() }; 3];
+        Self { served_resources, versions, index, swagger, swagger_protobuf }
+    }
+
+    /// `/openapi/v3`: where the document of each group-version is. The hash in its address changes with its content.
+    pub fn index(&self) -> &OpenApiDocument {
+        self.index.get_or_init(|| {
+            let addresses = self.versions.iter().map(|(path, version)| {
+                // Not kept: most clients request one or two of the documents.
+                let hash = match version.document.get() {
+                    Some(document) => document.hash.clone(),
+                    None => self.build_group_version(version).hash,
+                };
+                (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
+            });
+            OpenApiDocument::new(json!({"paths": addresses.collect::<Map<_, _>>()}).to_string())
+        })
+    }
+
+    /// The document of one group-version: `api/v1`, `apis/apps/v1`.
+    pub fn version(&self, path: &str) -> Option<&OpenApiDocument> {
+        let version = self.versions.get(path)?;
+        Some(version.document.get_or_init(|| self.build_group_version(version)))
+    }
+
+    /// `/openapi/v2`: everything in one document.
+    pub fn swagger(&self) -> &OpenApiDocument {
+        self.swagger.get_or_init(|| self.build(self.served_resources.resources(), |api| api.to_swagger()))
+    }
+
+    /// `/openapi/v2` in protobuf.
+    pub fn swagger_protobuf(&self) -> &OpenApiDocument {
+        let resources = self.served_resources.resources();
+        self.swagger_protobuf.get_or_init(|| self.build(resources, |api| api.to_swagger_protobuf()))
+    }
+
+    fn build_group_version(&self, version: &GroupVersionDocument) -> OpenApiDocument {
+        let resources = version.resources.iter().map(|position| &self.served_resources.resources()[*position]);
+        self.build(resources, |api| api.to_openapi_v3())
+    }
+
+    fn build<'s>(
+        &'s self,
+        resources: impl IntoIterator<Item = &'s ServedResource>,
+        encode: fn(ApiDescription<'_>) -> OpenApiDocument,
+    ) -> OpenApiDocument {
+        let release = self.served_resources.release();
+        let all = self.served_resources.resources().iter();
+        let group_versions: BTreeSet<_> = all.map(|served| (served.group.name, served.version.name)).collect();
+        encode(ApiDescription {
+            types: types_of(release),
+            version: &format!("v{release}"),
+            operations: &paths::operations_by_path(resources),
+            group_versions: &Vec::from_iter(group_versions),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

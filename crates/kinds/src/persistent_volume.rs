@@ -1,0 +1,185 @@
+//! Persistent volumes, and what they share with claims to them.
+
+use access::User;
+use api::FieldError;
+use api::json::JsonObject;
+use object::Rejection;
+use object::table::Column;
+use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column, wide_column};
+use object::unstructured;
+use object::unstructured::{get, texts};
+use schema::semantic_equality::is_field_equal;
+use schema::{StructField, TypeForm};
+use serde_json::{Value, json};
+
+use crate::fields::{list_items, object_field_mut, set_if_empty};
+use crate::strategy::KindStrategy;
+use crate::update_validation::immutable_fields::{ImmutableField, fixed_field};
+use crate::update_validation::unified_diff::unified_diff;
+use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    returns_deleted_object: true,
+    prepare_for_create,
+    validate_update: |volume, _| check_update(volume),
+    immutable_fields: &[VOLUME_MODE_IS_FIXED],
+    columns: VOLUMES,
+    ..KindStrategy::DEFAULT
+};
+
+/// The volume mode of volumes and claims stays as created.
+pub(crate) const VOLUME_MODE_IS_FIXED: ImmutableField = fixed_field("spec.volumeMode").displayed_as("volumeMode");
+
+/// A new volume is pending since its creation.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
+    let creation_timestamp = object.get("metadata").and_then(|metadata| metadata.get("creationTimestamp")).cloned();
+    let mut status = json!({"phase": "Pending"});
+    if let Some(creation_timestamp @ Value::String(_)) = creation_timestamp {
+        status["lastPhaseTransitionTime"] = creation_timestamp;
+    }
+    object.insert("status".to_owned(), status);
+    Ok(())
+}
+
+/// A volume or a claim starts pending.
+pub(crate) fn set_persistent_volume_defaults(volume: &mut JsonObject) {
+    if let Some(status) = object_field_mut(volume, "status") {
+        set_if_empty(status, "phase", "Pending");
+    }
+}
+
+/// Node labels that volumes were bound by, and their present names.
+const RENAMED_LABELS: &[(&str, &str)] = &[
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+];
+
+fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
+    [check_volume_source(update), check_volume_node_affinity(update), check_attributes_class(update)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn check_volume_source(update: ObjectUpdate<'_>) -> Option<FieldError> {
+    let old = volume_source_fields(update, update.old_value("spec"));
+    let mut new = volume_source_fields(update, update.new_value("spec"));
+    let secret = "controllerExpandSecretRef";
+    if old.get("csi").is_some_and(|csi| csi.get(secret).is_none())
+        && let Some(csi) = new.get_mut("csi").and_then(Value::as_object_mut)
+    {
+        csi.remove(secret);
+    }
+    let TypeForm::Struct(spec) = update.field("spec")?.value_type().form() else { return None };
+    let is_kept =
+        |name: &String| spec.field(name).is_none_or(|field| is_field_equal(field, old.get(name), new.get(name)));
+    if old.keys().chain(new.keys()).all(is_kept) {
+        return None;
+    }
+    let difference = unified_diff(&Value::Object(old), &Value::Object(new));
+    let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+    Some(FieldError::forbidden("spec.persistentvolumesource", detail))
+}
+
+/// The fields of the volume source: in protobuf they are a message of their own.
+fn volume_source_fields(update: ObjectUpdate<'_>, spec: Option<&Value>) -> JsonObject {
+    let is_source = |name: &str| {
+        let field = update.field(&format!("spec.{name}"));
+        field.is_some_and(|field: StructField<'_>| field.protobuf_numbers().count() > 1)
+    };
+    let fields = spec.and_then(Value::as_object).into_iter().flatten();
+    fields.filter(|(name, _)| is_source(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn check_volume_node_affinity(update: ObjectUpdate<'_>) -> Option<FieldError> {
+    let path = "spec.nodeAffinity";
+    let old = update.old_value(path).filter(|_| !update.gates.enabled("MutablePVNodeAffinity"))?;
+    let mut renamed = old.clone();
+    let terms = renamed.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);
+    for (at, term) in terms.into_iter().flatten().enumerate() {
+        for part in ["matchExpressions", "matchFields"] {
+            let new = update
+                .new_value(path)
+                .and_then(|affinity| affinity.pointer(&format!("/required/nodeSelectorTerms/{at}")));
+            let new = list_items(new.and_then(|term| term.get(part)));
+            let requirements = term.get_mut(part).and_then(Value::as_array_mut).into_iter().flatten();
+            requirements.zip(new).for_each(|(old, new)| rename_label_key(old, new));
+        }
+    }
+    if is_field_equal(update.field(path)?, Some(&renamed), update.new_value(path)) {
+        return None;
+    }
+    let detail = format!("{FIELD_IS_IMMUTABLE}, except for updating from beta label to GA");
+    Some(FieldError::invalid("nodeAffinity", update.displayed_value(path), detail))
+}
+
+fn rename_label_key(old: &mut Value, new: &Value) {
+    let [before, after] = [&*old, new].map(|value| value.get("key").and_then(Value::as_str).unwrap_or_default());
+    if RENAMED_LABELS.contains(&(before, after)) {
+        old["key"] = after.into();
+    }
+}
+
+/// The attributes class of a volume or a claim changes only with its feature gate.
+pub(crate) fn check_attributes_class(update: ObjectUpdate<'_>) -> Option<FieldError> {
+    let path = "spec.volumeAttributesClassName";
+    if update.is_unchanged(path) || update.gates.enabled("VolumeAttributesClass") {
+        return None;
+    }
+    Some(FieldError::forbidden(path, "update is forbidden when the VolumeAttributesClass feature gate is disabled"))
+}
+
+const VOLUMES: &[Column] = &[
+    NAME,
+    string_column("Capacity", "How much it holds.", |volume, _| {
+        string_cell_or(volume, &["spec", "capacity", "storage"], "0")
+    }),
+    string_column("Access Modes", "How it may be mounted.", |volume, _| access_modes(volume, "spec").into()),
+    string_column("Reclaim Policy", "What becomes of it once released.", |volume, _| {
+        string_cell(volume, &["spec", "persistentVolumeReclaimPolicy"])
+    }),
+    string_column("Status", "Whether it is bound.", |volume, _| phase_cell(volume)),
+    string_column("Claim", "Who has claimed it.", |volume, _| {
+        let Some(claim) = unstructured::nested_object(volume, &["spec", "claimRef"]) else { return "".into() };
+        format!("{}/{}", unstructured::text(claim, &["namespace"]), unstructured::text(claim, &["name"])).into()
+    }),
+    string_column("StorageClass", "Its class.", |volume, _| storage_class_cell(volume)),
+    ATTRIBUTES_CLASS,
+    string_column("Reason", "Why it is in its status.", |volume, _| string_cell(volume, &["status", "reason"])),
+    AGE,
+    MODE,
+];
+
+pub(crate) const ATTRIBUTES_CLASS: Column =
+    string_column("VolumeAttributesClass", "The class of its attributes.", |volume, _| {
+        string_cell_or(volume, &["spec", "volumeAttributesClassName"], "<unset>")
+    });
+
+pub(crate) const MODE: Column =
+    wide_column("VolumeMode", "Whether it is a file system or a block device.", |volume, _| {
+        string_cell_or(volume, &["spec", "volumeMode"], "<unset>")
+    });
+
+pub(crate) fn phase_cell(volume: &JsonObject) -> Value {
+    if get(volume, &["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null()) {
+        return "Terminating".into();
+    }
+    string_cell(volume, &["status", "phase"])
+}
+
+pub(crate) fn storage_class_cell(volume: &JsonObject) -> Value {
+    match get(volume, &["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]) {
+        Some(class) => class.clone(),
+        None => string_cell(volume, &["spec", "storageClassName"]),
+    }
+}
+
+pub(crate) fn access_modes(volume: &JsonObject, part: &str) -> String {
+    let known =
+        [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
+    let has = |mode: &str| texts(volume, &[part, "accessModes"]).any(|own| own == mode);
+    known.into_iter().filter(|(mode, _)| has(mode)).map(|(_, short)| short).collect::<Vec<_>>().join(",")
+}

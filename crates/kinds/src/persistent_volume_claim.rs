@@ -1,0 +1,115 @@
+//! Claims to persistent volumes.
+//!
+//! How much smaller a claim may become is not judged here.
+
+use access::User;
+use api::FieldError;
+use api::json::JsonObject;
+use object::Rejection;
+use object::table::Column;
+use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column};
+use object::unstructured;
+use schema::semantic_equality::is_field_equal;
+use serde_json::{Map, Value, json};
+
+use crate::persistent_volume::{
+    ATTRIBUTES_CLASS, MODE, VOLUME_MODE_IS_FIXED, access_modes, check_attributes_class, phase_cell, storage_class_cell,
+};
+use crate::strategy::KindStrategy;
+use crate::update_validation::unified_diff::unified_diff;
+use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove};
+
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    returns_deleted_object: true,
+    prepare_for_create,
+    validate_update: |claim, _| check_update(claim),
+    immutable_fields: &[VOLUME_MODE_IS_FIXED],
+    columns: CLAIMS,
+    ..KindStrategy::DEFAULT
+};
+
+/// A new claim is pending.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
+    object.insert("status".to_owned(), json!({"phase": "Pending"}));
+    Ok(())
+}
+
+/// The annotation that held the storage class before there was a field.
+const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let empty = Map::new();
+    let spec = |value: Option<&Value>| value.and_then(Value::as_object).unwrap_or(&empty).clone();
+    let (mut old, mut new) = (spec(update.old_value("spec")), spec(update.new_value("spec")));
+    if update.old_string("spec.volumeName").is_empty() {
+        copy_or_remove(new.get("volumeName"), &mut old, "volumeName");
+    }
+    errors.extend(check_storage_class(update, &mut new));
+    if update.new_string("status.phase") == "Bound" {
+        allow_bound_claim_changes(update, &mut new);
+    }
+    let [old, new] = [old, new].map(Value::Object);
+    if update.field("spec").is_some_and(|field| !is_field_equal(field, Some(&old), Some(&new))) {
+        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
+                      bound claims";
+        errors.push(FieldError::forbidden("spec", format!("{detail}\n{}", unified_diff(&old, &new))));
+    }
+    errors.extend(check_attributes_class(update));
+    errors
+}
+
+/// A class may be given to a claim that has none, and move from the annotation to the field.
+fn check_storage_class(update: ObjectUpdate<'_>, new: &mut JsonObject) -> Option<FieldError> {
+    let annotation = |state: Option<&Value>| {
+        let annotations = state.and_then(|metadata| metadata.get("annotations"));
+        annotations
+            .and_then(|annotations| annotations.get(STORAGE_CLASS_ANNOTATION))
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let [before, after] = [update.old_value("metadata"), update.new_value("metadata")].map(annotation);
+    let has_none = update.old_value("spec.storageClassName").is_none();
+    let given = update.new_value("spec.storageClassName").and_then(Value::as_str).filter(|_| has_none);
+    let is_as_annotated = given.is_some_and(|class| before.as_deref().is_none_or(|before| before == class));
+    if is_as_annotated {
+        new.remove("storageClassName");
+    }
+    let is_moved = is_as_annotated && before.is_some() && after.is_none();
+    if is_moved || before.unwrap_or_default() == *after.as_deref().unwrap_or_default() {
+        return None;
+    }
+    let field = format!("metadata.annotations.{STORAGE_CLASS_ANNOTATION}");
+    Some(FieldError::invalid(field, after.unwrap_or_default(), FIELD_IS_IMMUTABLE))
+}
+
+/// A claim that is bound may ask for more space, and for other attributes.
+fn allow_bound_claim_changes(update: ObjectUpdate<'_>, new: &mut JsonObject) {
+    let requests = new.get_mut("resources").and_then(|resources| resources.get_mut("requests"));
+    if let Some(requests) = requests.and_then(Value::as_object_mut) {
+        copy_or_remove(update.old_value("spec.resources.requests.storage"), requests, "storage");
+    }
+    copy_or_remove(update.old_value("spec.volumeAttributesClassName"), new, "volumeAttributesClassName");
+}
+
+const CLAIMS: &[Column] = &[
+    NAME,
+    string_column("Status", "Whether it is bound.", |claim, _| phase_cell(claim)),
+    string_column("Volume", "The volume it got.", |claim, _| string_cell(claim, &["spec", "volumeName"])),
+    string_column("Capacity", "How much the volume holds.", |claim, _| {
+        match unstructured::text(claim, &["spec", "volumeName"]) {
+            "" => "".into(),
+            _ => string_cell_or(claim, &["status", "capacity", "storage"], "0"),
+        }
+    }),
+    string_column("Access Modes", "How it may be mounted.", |claim, _| {
+        match unstructured::text(claim, &["spec", "volumeName"]) {
+            "" => "".into(),
+            _ => access_modes(claim, "status").into(),
+        }
+    }),
+    string_column("StorageClass", "Its class.", |claim, _| storage_class_cell(claim)),
+    ATTRIBUTES_CLASS,
+    AGE,
+    MODE,
+];

@@ -1,0 +1,35 @@
+//! Pod certificate requests: the beta version has two ways to prove a key that v1 has given up.
+
+use api::json::JsonObject;
+use object::KindRules;
+use object::rules::StatusSubresource;
+use object::selectable_fields::SelectableFields;
+use object::unstructured::nested_object_mut;
+
+use crate::strategy::{KindStrategy, RULES};
+use crate::update_validation::immutable_fields::SPEC_IS_FIXED;
+
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    immutable_fields: SPEC_IS_FIXED,
+    selectable_fields: &SelectableFields {
+        names: &["metadata.name", "spec.signerName", "spec.podName", "spec.nodeName"],
+        ..SelectableFields::LISTED
+    },
+    conversion: |from, to| match (from.version, to.version) {
+        ("v1beta1", "v1") => Some(v1beta1_to_v1),
+        ("v1", "v1beta1") => Some(v1_to_v1beta1),
+        _ => None,
+    },
+    ..KindStrategy::DEFAULT
+};
+
+fn v1beta1_to_v1(object: &mut JsonObject) {
+    let spec = nested_object_mut(object, "spec");
+    for gone in ["pkixPublicKey", "proofOfPossession"] {
+        spec.remove(gone);
+    }
+}
+
+/// Every field of v1 is in v1beta1 too.
+fn v1_to_v1beta1(_object: &mut JsonObject) {}

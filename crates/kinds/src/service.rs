@@ -1,0 +1,212 @@
+//! Services.
+
+pub(crate) mod defaults;
+pub(crate) mod table;
+mod update;
+
+use std::collections::BTreeMap;
+
+use access::User;
+use api::FieldError;
+use api::json::JsonObject;
+use object::rules::NameRule;
+use object::selectable_fields::SelectableFields;
+use object::{KindRules, Rejection};
+use serde_json::{Value, json};
+
+use crate::fields::{check_port, check_supported, list_items, string_field};
+use crate::strategy::{KindStrategy, RULES};
+
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { name_rule: NameRule::Label1035, allows_create_on_update: true, ..RULES },
+    returns_deleted_object: true,
+    prepare_for_create,
+    prepare_for_update,
+    validate: check_service,
+    validate_update: |service, _| update::check_service(service),
+    columns: table::SERVICES,
+    selectable_fields: &SelectableFields {
+        names: &["metadata.name", "metadata.namespace", "spec.clusterIP", "spec.type"],
+        ..SelectableFields::LISTED
+    },
+    ..KindStrategy::DEFAULT
+};
+
+const SERVICE_TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+
+fn check_service(errors: &mut Vec<FieldError>, object: &JsonObject) {
+    let Some(spec) = object.get("spec") else { return };
+    check_supported(errors, "spec.type", spec.get("type"), &SERVICE_TYPES);
+    for (at, port) in list_items(spec.get("ports")).iter().enumerate() {
+        let path = format!("spec.ports[{at}]");
+        check_port(errors, format!("{path}.port"), port.get("port"));
+        check_port(errors, format!("{path}.targetPort"), port.get("targetPort"));
+        check_supported(errors, &format!("{path}.protocol"), port.get("protocol"), &PROTOCOLS);
+    }
+}
+
+/// Sets `clusterIPs` for clients that know `clusterIP` only.
+fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    if lacks_cluster_ips(spec) && !string_field(spec, "clusterIP").is_empty() {
+        spec.insert("clusterIPs".to_owned(), json!([string_field(spec, "clusterIP")]));
+    }
+    Ok(())
+}
+
+/// Keeps allocated addresses and ports that the client did not repeat, and drops those that no longer apply.
+fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
+    let Some(old) = old.get("spec").and_then(Value::as_object) else { return Ok(()) };
+    let Some(new) = new.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    sync_cluster_ips(old, new);
+    match (has_cluster_ip_type(old), has_cluster_ip_type(new)) {
+        (true, true) => {
+            if string_field(new, "clusterIP").is_empty() {
+                copy_field(old, new, "clusterIP");
+            }
+            if lacks_cluster_ips(new) {
+                copy_field(old, new, "clusterIPs");
+            }
+        }
+        (true, false) if old.get("clusterIPs") == new.get("clusterIPs") => {
+            new.remove("clusterIP");
+            new.remove("clusterIPs");
+        }
+        _ => {}
+    }
+    if has_node_ports(old) && has_node_ports(new) {
+        reuse_node_ports(old, new);
+    }
+    let port = "healthCheckNodePort";
+    if has_health_check_node_port(old) && has_health_check_node_port(new) && integer_or_zero(new.get(port)) == 0 {
+        copy_field(old, new, port);
+    }
+    Ok(())
+}
+
+/// Keeps `clusterIP` and `clusterIPs` in sync when a client changed only one of them.
+fn sync_cluster_ips(old: &JsonObject, new: &mut JsonObject) {
+    let (before, after) = (string_field(old, "clusterIP"), string_field(new, "clusterIP").to_owned());
+    if lacks_cluster_ips(new) && !lacks_cluster_ips(old) && before == after {
+        copy_field(old, new, "clusterIPs");
+    }
+    if before == after || old.get("clusterIPs") != new.get("clusterIPs") {
+        return;
+    }
+    match &*after {
+        "" => new.remove("clusterIPs"),
+        after => new.insert("clusterIPs".to_owned(), json!([after])),
+    };
+}
+
+/// A port without a node port keeps that of the old port of its name, unless another port took it.
+fn reuse_node_ports(old: &JsonObject, new: &mut JsonObject) {
+    let ports = |spec: &JsonObject| -> Vec<(String, i64)> {
+        let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten();
+        ports
+            .filter_map(Value::as_object)
+            .map(|port| (string_field(port, "name").to_owned(), integer_or_zero(port.get("nodePort"))))
+            .collect()
+    };
+    let taken_ports: Vec<i64> = ports(new).into_iter().map(|(_, number)| number).collect();
+    let old_ports: BTreeMap<String, i64> = ports(old).into_iter().collect();
+    for port in new.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(port) = port.as_object_mut().filter(|port| integer_or_zero(port.get("nodePort")) == 0) else {
+            continue;
+        };
+        let before = old_ports.get(string_field(port, "name")).copied().unwrap_or_default();
+        if before != 0 && !taken_ports.contains(&before) {
+            port.insert("nodePort".to_owned(), before.into());
+        }
+    }
+}
+
+fn has_cluster_ip_type(spec: &JsonObject) -> bool {
+    matches!(string_field(spec, "type"), "ClusterIP" | "NodePort" | "LoadBalancer")
+}
+
+fn has_node_ports(spec: &JsonObject) -> bool {
+    let is_allocated = spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
+    string_field(spec, "type") == "NodePort" || (string_field(spec, "type") == "LoadBalancer" && is_allocated)
+}
+
+fn has_health_check_node_port(spec: &JsonObject) -> bool {
+    string_field(spec, "type") == "LoadBalancer" && string_field(spec, "externalTrafficPolicy") == "Local"
+}
+
+fn lacks_cluster_ips(spec: &JsonObject) -> bool {
+    spec.get("clusterIPs").and_then(Value::as_array).is_none_or(Vec::is_empty)
+}
+
+fn integer_or_zero(value: Option<&Value>) -> i64 {
+    value.and_then(Value::as_i64).unwrap_or_default()
+}
+
+fn copy_field(from: &JsonObject, into: &mut JsonObject, name: &str) {
+    if let Some(value) = from.get(name) {
+        into.insert(name.to_owned(), value.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(old: Value, new: Value, expected: &Value) {
+        let [old, mut new] = [old, new].map(|spec| Map::from_iter([("spec".to_owned(), spec)]));
+        prepare_for_update(&old, &mut new).unwrap();
+        assert_eq!(new["spec"], *expected);
+    }
+
+    #[test]
+    fn service_update_reuses_allocated_addresses_and_ports() {
+        let port = |number: Option<u32>| match number {
+            Some(number) => json!([{"name": "web", "port": 80, "nodePort": number}]),
+            None => json!([{"name": "web", "port": 80}]),
+        };
+        check(
+            json!({"type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": port(Some(30001))}),
+            json!({"type": "NodePort", "ports": port(None)}),
+            &json!({"type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ports": port(Some(30001))}),
+        );
+        check(
+            json!({"type": "NodePort", "ports": port(Some(30001))}),
+            json!({"type": "ClusterIP", "ports": port(None)}),
+            &json!({"type": "ClusterIP", "ports": port(None)}),
+        );
+        let balancer =
+            |port: u32| json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port});
+        check(balancer(31000), balancer(0), &balancer(31000));
+    }
+
+    #[test]
+    fn service_update_does_not_reuse_a_taken_node_port() {
+        let old = json!([{"name": "a", "nodePort": 30001}, {"name": "b", "nodePort": 30002}]);
+        let new = json!([{"name": "a"}, {"name": "c", "nodePort": 30001}]);
+        check(
+            json!({"type": "NodePort", "ports": old}),
+            json!({"type": "NodePort", "ports": new}),
+            &json!({"type": "NodePort", "ports": new}),
+        );
+    }
+
+    #[test]
+    fn cluster_ip_and_cluster_ips_are_kept_in_sync() {
+        let addresses = |one: &str, all: &[&str]| json!({"type": "ClusterIP", "clusterIP": one, "clusterIPs": all});
+        check(addresses("a", &["a"]), addresses("b", &["a"]), &addresses("b", &["b"]));
+        check(addresses("a", &["a"]), addresses("a", &[]), &addresses("a", &["a"]));
+        check(
+            addresses("a", &["a"]),
+            json!({"type": "ExternalName", "clusterIP": "a", "clusterIPs": ["a"]}),
+            &json!({"type": "ExternalName"}),
+        );
+        let mut created = Map::from_iter([("spec".to_owned(), json!({"clusterIP": "a"}))]);
+        prepare_for_create(&User::named("u"), &mut created).unwrap();
+        assert_eq!(created["spec"], json!({"clusterIP": "a", "clusterIPs": ["a"]}));
+    }
+}

@@ -1,0 +1,64 @@
+//! Service CIDRs and the IP addresses taken from them.
+
+use api::FieldError;
+use object::KindRules;
+use object::rules::StatusSubresource;
+use object::table::Column;
+use object::table::cells::{AGE, NAME, string_column};
+use object::unstructured;
+use object::unstructured::texts;
+
+use crate::fields::list_items;
+use crate::release::Release::{self, *};
+use crate::strategy::{KindStrategy, RULES};
+use crate::update_validation::immutable_fields::fixed_field;
+use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+
+pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    validate_update: |range, _| check_update(range),
+    immutable_fields: &[fixed_field("spec.cidrs").until(R33)],
+    columns: SERVICE_CIDRS,
+    ..KindStrategy::DEFAULT
+};
+
+pub(crate) static IP_ADDRESS_STRATEGY: KindStrategy =
+    KindStrategy { immutable_fields: &[fixed_field("spec.parentRef")], columns: ADDRESSES, ..KindStrategy::DEFAULT };
+
+/// From 1.33 on a range of a second family may be added.
+fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
+    let path = "spec.cidrs";
+    if update.gates.release() < Release::R33 {
+        return Vec::new();
+    }
+    let [old, new] = [update.old_value(path), update.new_value(path)].map(list_items);
+    if old.len() != new.len() && (old.len(), new.len()) != (1, 2) {
+        return vec![FieldError::invalid(path, update.displayed_value(path), FIELD_IS_IMMUTABLE)];
+    }
+    let changed = old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new);
+    changed
+        .map(|(at, (_, new))| FieldError::invalid(format!("{path}[{at}]"), new.clone(), FIELD_IS_IMMUTABLE))
+        .collect()
+}
+
+const SERVICE_CIDRS: &[Column] = &[
+    NAME,
+    string_column("CIDRs", "The ranges of addresses.", |range, _| {
+        texts(range, &["spec", "cidrs"]).collect::<Vec<_>>().join(",").into()
+    }),
+    AGE,
+];
+
+const ADDRESSES: &[Column] = &[
+    NAME,
+    string_column("ParentRef", "What uses it.", |address, _| {
+        let Some(parent) = unstructured::nested_object(address, &["spec", "parentRef"]) else { return "<none>".into() };
+        let field = |name: &str| unstructured::text(parent, &[name]);
+        let resource = api::GroupResource { group: field("group"), resource: field("resource") };
+        let resource = resource.to_string().to_lowercase();
+        match field("namespace") {
+            "" => format!("{resource}/{}", field("name")).into(),
+            namespace => format!("{resource}/{namespace}/{}", field("name")).into(),
+        }
+    }),
+];

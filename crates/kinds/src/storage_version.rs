@@ -1,0 +1,65 @@
+//! StorageVersions: names that say a resource, and entries that do not contradict each other.
+
+mod validation;
+
+use api::json::JsonObject;
+use api::objects::StorageVersionStatus;
+use object::KindRules;
+use object::rules::{NameRule, StatusSubresource};
+use object::table::Column;
+use object::table::cells::{AGE, NAME, first_few_cell, string_cell_or, string_column};
+use object::unstructured::objects;
+use object::{Rejection, unstructured};
+use serde_json::Value;
+
+use crate::strategy::{KindStrategy, RULES, SubresourceStrategy};
+
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules {
+        name_rule: NameRule::PathSegment,
+        status: StatusSubresource::StatusOnly,
+        allows_unconditional_update: false,
+        ..RULES
+    },
+    // `prepare_for_create` checks the name by a rule of its own.
+    prepare_for_create: |_, version| prepare_for_create(version),
+    subresources: &[SubresourceStrategy::status(|_, version, _| validate_status(version))],
+    columns: STORAGE_VERSIONS,
+    ..KindStrategy::DEFAULT
+};
+
+/// What a new one has, and the refusal of a name that is not `<group>.<resource>`. That there is a name at all is checked with
+/// the rest of the metadata.
+fn prepare_for_create(object: &mut JsonObject) -> Result<(), Rejection> {
+    for part in ["spec", "status"] {
+        object.entry(part).or_insert_with(|| JsonObject::new().into());
+    }
+    let name = object.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
+    let errors = name.filter(|name| !name.is_empty()).map(validation::validate_name).unwrap_or_default();
+    Rejection::ensure_no_errors(errors)
+}
+
+/// Refuses an invalid status.
+fn validate_status(object: &JsonObject) -> Result<(), Rejection> {
+    let status = object.get("status").cloned().unwrap_or_default();
+    let status: Option<StorageVersionStatus> =
+        serde_json::from_value(status).map_err(|error| Rejection::BadRequest(error.to_string()))?;
+    Rejection::ensure_no_errors(validation::validate_status(&status.unwrap_or_default()))
+}
+
+const STORAGE_VERSIONS: &[Column] = &[
+    NAME,
+    string_column("CommonEncodingVersion", "The version that all servers write.", |version, _| {
+        string_cell_or(version, &["status", "commonEncodingVersion"], "<unset>")
+    }),
+    string_column("StorageVersions", "The version that each server writes.", |version, _| {
+        first_few_cell(
+            objects(version, &["status", "storageVersions"]).map(|server| {
+                let field = |name: &str| unstructured::text(server, &[name]);
+                format!("{}={}", field("apiServerID"), field("encodingVersion"))
+            }),
+            "<unset>",
+        )
+    }),
+    AGE,
+];

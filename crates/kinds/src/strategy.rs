@@ -1,0 +1,240 @@
+//! What is special about a kind, as one value per kind.
+//!
+//! Each row of [`crate::groups`] names the strategy of its kind, so that handlers read it from the resource they serve and never
+//! ask for a kind by name. A strategy states what differs from [`KindStrategy::DEFAULT`].
+
+use access::User;
+use access::rbac::RbacKind;
+use api::json::JsonObject;
+use api::time::Time;
+use api::{FieldError, GroupVersion};
+use object::convert::Conversion;
+use object::delete::{self, DeleteOutcome};
+use object::rules::GenerationRule;
+use object::scale::ScalePaths;
+use object::selectable_fields::SelectableFields;
+use object::table::{Column, DEFAULT_COLUMNS};
+use object::unstructured::set_or_remove;
+use object::{KindRules, Rejection};
+use serde_json::{Value, json};
+
+use crate::feature_gates::FeatureGates;
+use crate::release::Release;
+use crate::review::ReviewKind;
+use crate::update_validation::ObjectUpdate;
+use crate::update_validation::immutable_fields::ImmutableField;
+
+/// The rules of a kind with nothing special about it.
+pub(crate) const RULES: KindRules = KindRules { generation: GenerationRule::Absent, ..KindRules::NAMESPACED };
+
+/// The behaviour of one kind, the same for all its versions.
+#[derive(Clone, Copy, Debug)]
+pub struct KindStrategy {
+    /// The rules of objects; the scope and whether there is a status subresource are those of the served resource.
+    pub(crate) rules: KindRules,
+    /// Whether a created object keeps the status that the client sent, as nodes do.
+    pub keeps_status_on_create: bool,
+    /// Whether a deletion is answered with the deleted object instead of a Status.
+    pub returns_deleted_object: bool,
+    /// From this release on, the warning that every response carries.
+    pub deprecation: Option<(Release, &'static str)>,
+    /// Completes a new object and refuses what it must not have. The user is the creator.
+    pub prepare_for_create: fn(&User, &mut JsonObject) -> Result<(), Rejection>,
+    /// Restores what an update may not change and refuses what it must not. Old state first.
+    pub prepare_for_update: fn(&JsonObject, &mut JsonObject) -> Result<(), Rejection>,
+    /// Refuses the deletion of an object by its name.
+    pub check_deletable: fn(&str) -> Result<(), Rejection>,
+    /// Changes the outcome of a deletion. The object is as stored.
+    pub adjust_deletion: fn(&JsonObject, DeleteOutcome, Time) -> DeleteOutcome,
+    /// Whether an update removes the object because nothing holds it any more. Old state first.
+    pub is_removed_by_update: fn(&JsonObject, &JsonObject) -> bool,
+    pub(crate) subresources: &'static [SubresourceStrategy],
+    pub(crate) validate: fn(&mut Vec<FieldError>, &JsonObject),
+    pub(crate) validate_update: fn(ObjectUpdate<'_>, &str) -> Vec<FieldError>,
+    pub(crate) immutable_fields: &'static [ImmutableField],
+    /// The columns of a table.
+    pub columns: &'static [Column],
+    /// The condition of a table row.
+    pub row_condition: fn(&JsonObject) -> Option<Value>,
+    /// The fields that field selectors may name.
+    pub selectable_fields: &'static SelectableFields,
+    /// Where the `scale` subresource finds its numbers.
+    pub scale: ScalePaths<'static>,
+    /// The conversion between two versions whose fields differ; `None` if only the name of the version changes.
+    pub conversion: fn(GroupVersion<&str>, GroupVersion<&str>) -> Option<Conversion>,
+    /// The verb that the writer needs for the signer of a certificate; by subresource, old and new state.
+    pub signer_verb: fn(&str, &JsonObject, &JsonObject) -> Option<&'static str>,
+    /// The RBAC kind, whose writes must not grant more than the writer has.
+    pub rbac: Option<RbacKind>,
+    /// The review that a POST is answered with.
+    pub review: Option<ReviewKind>,
+}
+
+impl KindStrategy {
+    /// A kind with nothing special about it.
+    pub const DEFAULT: Self = Self {
+        rules: RULES,
+        keeps_status_on_create: false,
+        returns_deleted_object: false,
+        deprecation: None,
+        prepare_for_create: |_, _| Ok(()),
+        prepare_for_update: |_, _| Ok(()),
+        check_deletable: |_| Ok(()),
+        adjust_deletion: |_, outcome, _| outcome,
+        is_removed_by_update: delete::is_removed_by_update,
+        subresources: &[],
+        validate: |_, _| {},
+        validate_update: |_, _| Vec::new(),
+        immutable_fields: &[],
+        columns: DEFAULT_COLUMNS,
+        row_condition: |_| None,
+        selectable_fields: &SelectableFields::NAME_AND_NAMESPACE,
+        scale: ScalePaths::WORKLOAD,
+        conversion: |_, _| None,
+        signer_verb: |_, _, _| None,
+        rbac: None,
+        review: None,
+    };
+
+    /// How objects are written through a subresource; `None` if they are not.
+    pub fn subresource(&self, name: &str) -> Option<&'static SubresourceStrategy> {
+        self.subresources.iter().chain(COMMON_SUBRESOURCES).find(|subresource| subresource.name == name)
+    }
+}
+
+/// What a write through a subresource may change. Everything else stays as it is stored, whatever the request says.
+#[derive(Clone, Copy, Debug)]
+pub struct SubresourceStrategy {
+    pub(crate) name: &'static str,
+    pub(crate) fields: WritableFields,
+    /// Whether the write follows the metadata rules of a status write.
+    pub writes_status: bool,
+    /// Completes the next state, which has the writable fields of the request. Stored state first.
+    pub(crate) complete: fn(&JsonObject, &mut JsonObject, &FeatureGates, Time),
+    /// Restores what the write may not change and refuses what it must not. Stored state first.
+    pub prepare: fn(&JsonObject, &mut JsonObject, Time) -> Result<(), Rejection>,
+}
+
+/// The fields that a subresource writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WritableFields {
+    /// These fields, as one or two names with a dot.
+    Fields(&'static [&'static str]),
+    /// `status`, and metadata where [`object::rules::StatusSubresource`] says so.
+    Status,
+    /// What its handler decides: the body is a request of a kind of its own.
+    HandlerDefined,
+}
+
+/// The subresources of any kind that has them.
+pub(crate) static COMMON_SUBRESOURCES: &[SubresourceStrategy] = &[
+    SubresourceStrategy::new("scale", WritableFields::Fields(&["spec.replicas"])),
+    SubresourceStrategy::new("status", WritableFields::Status),
+];
+
+impl SubresourceStrategy {
+    pub(crate) const fn new(name: &'static str, fields: WritableFields) -> Self {
+        let writes_status = matches!(fields, WritableFields::Status);
+        Self { name, fields, writes_status, complete: |_, _, _, _| {}, prepare: |_, _, _| Ok(()) }
+    }
+
+    /// The status subresource with a rule of its own.
+    pub(crate) const fn status(prepare: fn(&JsonObject, &mut JsonObject, Time) -> Result<(), Rejection>) -> Self {
+        Self { prepare, ..Self::new("status", WritableFields::Status) }
+    }
+
+    /// The state that a write asks for: the stored object with the fields that the subresource writes. `None` for a status,
+    /// which is taken over with its metadata later.
+    pub fn next_state(&self, [old, new]: [&JsonObject; 2], gates: &FeatureGates, now: Time) -> Option<JsonObject> {
+        let WritableFields::Fields(fields) = self.fields else { return None };
+        let mut next = restrict_to_fields(old, new, fields);
+        (self.complete)(old, &mut next, gates, now);
+        Some(next)
+    }
+}
+
+/// The stored object with these fields as the request has them, and with the uid and resourceVersion that the request names:
+/// both are checked later.
+fn restrict_to_fields(old: &JsonObject, new: &JsonObject, fields: &[&str]) -> JsonObject {
+    let mut next = old.clone();
+    for path in ["metadata.uid", "metadata.resourceVersion"].iter().chain(fields) {
+        match path.split_once('.') {
+            None => set_or_remove(&mut next, path, new.get(*path).cloned()),
+            Some((part, name)) => {
+                let value = new.get(part).and_then(|part| part.get(name));
+                if value.is_none() && !next.contains_key(part) {
+                    continue;
+                }
+                if let Some(inner) = next.entry(part).or_insert_with(|| json!({})).as_object_mut() {
+                    set_or_remove(inner, name, value.cloned());
+                }
+            }
+        }
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::groups::GROUPS;
+    use crate::runtime_config::RuntimeConfig;
+    use crate::served_resources::ServedResources;
+
+    fn served_with_everything_enabled(release: Release) -> ServedResources {
+        let feature_gates = FeatureGates::parse(release, "AllAlpha=true,AllBeta=true").unwrap();
+        ServedResources::new(&feature_gates, &RuntimeConfig::parse(release, "api/all=true").unwrap())
+    }
+
+    #[test]
+    fn every_writable_subresource_has_a_strategy() {
+        let (mut used, mut rows) = (BTreeSet::new(), BTreeSet::new());
+        for release in Release::ALL {
+            let served_resources = served_with_everything_enabled(release);
+            for served in served_resources.resources() {
+                rows.extend(
+                    served.kind.strategy.subresources.iter().chain(COMMON_SUBRESOURCES).map(std::ptr::from_ref),
+                );
+                for subresource in served.kind.subresources.iter().filter(|subresource| subresource.is_implemented) {
+                    let writes = ["create", "patch", "update"].iter().any(|verb| subresource.verbs.contains(verb));
+                    let row = served.kind.strategy.subresource(subresource.name);
+                    let name = format!("{release} {}/{}", served.kind.plural, subresource.name);
+                    assert_eq!(writes, row.is_some(), "{name}");
+                    used.extend(row.map(std::ptr::from_ref));
+                }
+            }
+        }
+        assert_eq!(used, rows, "every row is of a subresource");
+    }
+
+    #[test]
+    fn restrict_to_fields_changes_only_listed_fields() {
+        let object = |mark: &str| -> JsonObject {
+            let part = json!({"finalizers": mark, "replicas": mark, "ephemeralContainers": mark, "containers": mark,
+                "initContainers": mark, "resources": mark, "conditions": mark, "other": mark});
+            let metadata = json!({"name": "n", "uid": mark, "resourceVersion": mark, "labels": {"a": mark}});
+            let all = [("metadata", metadata), ("spec", part.clone()), ("status", part), ("data", json!(mark))];
+            all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        };
+        let (old, new) = (object("old"), object("new"));
+        let kinds = GROUPS.into_iter().flat_map(|group| group.kinds);
+        for row in kinds.flat_map(|kind| kind.strategy.subresources).chain(COMMON_SUBRESOURCES) {
+            let WritableFields::Fields(fields) = row.fields else { continue };
+            let next = restrict_to_fields(&old, &new, fields);
+            for (part, value) in &next {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    let path = format!("{part}.{name}");
+                    let is_free = fields.contains(&&*path) || fields.contains(&&**part);
+                    let is_named = ["metadata.uid", "metadata.resourceVersion"].contains(&&*path);
+                    let expected = if is_free || is_named { &new } else { &old };
+                    assert_eq!(*value, expected[part][name], "{} {path}", row.name);
+                }
+            }
+            assert_eq!(next["data"], "old", "{}", row.name);
+            assert_eq!(restrict_to_fields(&old, &JsonObject::new(), fields)["data"], "old", "{}", row.name);
+        }
+        assert_eq!(restrict_to_fields(&JsonObject::new(), &JsonObject::new(), &["spec.replicas"]), JsonObject::new());
+    }
+}

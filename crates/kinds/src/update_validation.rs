@@ -1,0 +1,117 @@
+//! What an update may not change.
+//!
+//! Most of it is one field that stays as it was created: a row of the kind's [`immutable_fields`]. The rest looks at other fields or
+//! lets some changes pass, and is a function of the kind. Every refusal has Kubernetes' words, and the difference between two
+//! releases is a difference between two rows. Where Kubernetes adds a comparison of its inner types, ours is one of the objects
+//! as clients see them.
+//!
+//! A write through a subresource is judged by the same rules, unless the subresource has rules of its own: `pods/resize` may
+//! change what a write to the pod may not.
+//!
+//! Not here: most of what a status may not become, and rules for new objects.
+
+pub(crate) mod immutable_fields;
+pub(crate) mod unified_diff;
+
+use api::FieldError;
+use api::json::JsonObject;
+use schema::semantic_equality::is_field_equal;
+use schema::{StructField, StructType, TypeForm};
+use serde_json::Value;
+
+use crate::feature_gates::FeatureGates;
+use crate::strategy::KindStrategy;
+
+/// The usual refusal of a change of an immutable field.
+pub(crate) const FIELD_IS_IMMUTABLE: &str = "field is immutable";
+
+/// What an update changes and must not. Both states are in the version of `kind`; the new one is complete, with all its
+/// defaults, and the old one should be: servers of other releases have stored fewer of them. `subresource` is the one through
+/// which the update came; empty: the object itself.
+pub fn validate_update(
+    strategy: &KindStrategy,
+    kind: StructType<'_>,
+    gates: &FeatureGates,
+    subresource: &str,
+    [old, new]: [&JsonObject; 2],
+) -> Vec<FieldError> {
+    let update = ObjectUpdate { kind, gates, old, new };
+    let mut errors = (strategy.validate_update)(update, subresource);
+    let rows = strategy.immutable_fields.iter().filter(|row| row.releases.contains(gates.release()));
+    errors.extend(rows.filter_map(|row| row.check(update)));
+    errors
+}
+
+/// The old and the new state of an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObjectUpdate<'a> {
+    kind: StructType<'a>,
+    pub(crate) gates: &'a FeatureGates,
+    pub(crate) old: &'a JsonObject,
+    pub(crate) new: &'a JsonObject,
+}
+
+impl<'a> ObjectUpdate<'a> {
+    /// The field at a path of names with dots; `None` if the type does not have it, in this version and release.
+    pub(crate) fn field(self, path: &str) -> Option<StructField<'a>> {
+        let mut names = path.split('.');
+        let first = self.kind.field(names.next()?)?;
+        names.try_fold(first, |field, name| {
+            let TypeForm::Struct(inner) = field.value_type().form() else { return None };
+            inner.field(name)
+        })
+    }
+
+    pub(crate) fn old_value(self, path: &str) -> Option<&'a Value> {
+        value_at(self.old, path)
+    }
+
+    pub(crate) fn new_value(self, path: &str) -> Option<&'a Value> {
+        value_at(self.new, path)
+    }
+
+    pub(crate) fn old_string(self, path: &str) -> &'a str {
+        self.old_value(path).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(crate) fn new_string(self, path: &str) -> &'a str {
+        self.new_value(path).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether a field stays. One that the type does not have does.
+    pub(crate) fn is_unchanged(self, path: &str) -> bool {
+        self.field(path).is_none_or(|field| is_field_equal(field, self.old_value(path), self.new_value(path)))
+    }
+
+    /// The value that the update asks for, as Kubernetes shows it.
+    pub(crate) fn displayed_value(self, path: &str) -> Value {
+        if let Some(value) = self.new_value(path) {
+            return value.clone();
+        }
+        let field = self.field(path).filter(|field| !field.is_pointer());
+        match field.map(|field| field.value_type().form()) {
+            Some(TypeForm::Text) => "".into(),
+            Some(TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double) => 0.into(),
+            Some(TypeForm::Bool) => false.into(),
+            _ => Value::Null,
+        }
+    }
+}
+
+/// The value at a path of names with dots.
+fn value_at<'a>(object: &'a JsonObject, path: &str) -> Option<&'a Value> {
+    let mut names = path.split('.');
+    let first = object.get(names.next()?)?;
+    names.try_fold(first, |value, name| value.get(name))
+}
+
+/// Copies a field from another state, or removes it if that has none.
+pub(crate) fn copy_or_remove(from: Option<&Value>, into: &mut JsonObject, name: &str) {
+    match from {
+        Some(value) => into.insert(name.to_owned(), value.clone()),
+        None => into.remove(name),
+    };
+}
+
+#[cfg(test)]
+mod tests;

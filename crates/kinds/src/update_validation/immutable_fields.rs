@@ -1,0 +1,105 @@
+//! Fields that stay as they were created.
+
+use api::FieldError;
+use schema::semantic_equality::{is_field_equal, is_semantically_empty};
+
+use super::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+use crate::release::{Release, ReleaseRange};
+
+/// An immutable field, and the refusal of a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ImmutableField {
+    /// Names with dots.
+    path: &'static str,
+    /// The field as refusals name it, which is not always its path.
+    displayed_path: &'static str,
+    fixed_from: FixedFrom,
+    violation: ViolationMessage,
+    pub(crate) releases: ReleaseRange,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FixedFrom {
+    Creation,
+    /// It may be given a value later, once.
+    FirstValue,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ViolationMessage {
+    /// Shows the value, and says this.
+    Invalid(&'static str),
+    /// Says this.
+    Forbidden(&'static str),
+    /// The same; these fields in it may change.
+    ForbiddenExcept(&'static [&'static str], &'static str),
+}
+
+impl ImmutableField {
+    pub(crate) fn check(&self, update: ObjectUpdate<'_>) -> Option<FieldError> {
+        let field = update.field(self.path)?;
+        let [old, new] = [update.old_value(self.path), update.new_value(self.path)];
+        if is_field_equal(field, old, new) {
+            return None;
+        }
+        if self.fixed_from == FixedFrom::FirstValue && old.is_none_or(|old| is_semantically_empty(field, old)) {
+            return None;
+        }
+        match self.violation {
+            ViolationMessage::Invalid(detail) => {
+                Some(FieldError::invalid(self.displayed_path, update.displayed_value(self.path), detail))
+            }
+            ViolationMessage::Forbidden(detail) => Some(FieldError::forbidden(self.displayed_path, detail)),
+            ViolationMessage::ForbiddenExcept(free, detail) => {
+                let names =
+                    [old, new].into_iter().flatten().filter_map(|part| part.as_object()).flat_map(|part| part.keys());
+                let is_kept = |name: &String| update.is_unchanged(&format!("{}.{name}", self.path));
+                let is_broken = names.into_iter().any(|name| !free.contains(&name.as_str()) && !is_kept(name));
+                is_broken.then(|| FieldError::forbidden(self.displayed_path, detail))
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn path(&self) -> &'static str {
+        self.path
+    }
+
+    pub(crate) const fn displayed_as(self, shown: &'static str) -> Self {
+        Self { displayed_path: shown, ..self }
+    }
+
+    pub(crate) const fn immutable_once_set(self) -> Self {
+        Self { fixed_from: FixedFrom::FirstValue, ..self }
+    }
+
+    pub(crate) const fn since(self, since: Release) -> Self {
+        Self { releases: ReleaseRange { since, ..self.releases }, ..self }
+    }
+
+    /// Not in this release any more, nor later.
+    pub(crate) const fn until(self, removed: Release) -> Self {
+        Self { releases: ReleaseRange { removed: Some(removed), ..self.releases }, ..self }
+    }
+}
+
+pub(crate) const fn immutable_field(path: &'static str, refusal: ViolationMessage) -> ImmutableField {
+    ImmutableField {
+        path,
+        displayed_path: path,
+        fixed_from: FixedFrom::Creation,
+        violation: refusal,
+        releases: ReleaseRange::ALL,
+    }
+}
+
+pub(crate) const fn fixed_field(path: &'static str) -> ImmutableField {
+    immutable_field(path, ViolationMessage::Invalid(FIELD_IS_IMMUTABLE))
+}
+
+pub(crate) const fn forbidden_change(path: &'static str, detail: &'static str) -> ImmutableField {
+    immutable_field(path, ViolationMessage::Forbidden(detail))
+}
+
+/// The whole spec stays as created.
+pub(crate) const SPEC_IS_FIXED: &[ImmutableField] = &[fixed_field("spec")];

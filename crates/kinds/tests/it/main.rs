@@ -1,0 +1,8 @@
+//! The served resources of every release against documents of real servers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests: they end where data is not as described, and say what they saw"
+)]
+
+mod recorded_documents;

@@ -1,0 +1,120 @@
+//! Values as Kubernetes writes them after it has read them.
+//!
+//! Reading into Go's types and writing again changes a few things that a client can see: nulls go, times are in UTC,
+//! quantities become canonical. Unknown fields go too, unless the object is already stored with them: that is for the
+//! caller to know, so it is a function of its own.
+
+use api::time::{MicroTime, Time};
+use serde_json::{Map, Value};
+
+use crate::quantity::Quantity;
+use crate::{SpecialType, StructType, TypeForm, ValueType};
+
+/// Settles the fields that the type has; others stay as they are. The body must have passed [`crate::check_types`]: what has a
+/// wrong type stays as it is.
+pub fn normalize(body: &mut Map<String, Value>, kind: StructType<'_>) {
+    body.retain(|name, value| !value.is_null() || kind.field(name).is_none());
+    for (name, value) in body {
+        if let Some(field) = kind.field(name) {
+            normalize_value(value, field.value_type());
+        }
+    }
+}
+
+/// Drops the fields that the type does not have, at any depth.
+///
+/// For an object that is made from a request. A stored object may have fields of a newer release, which an older server
+/// must not lose.
+pub fn drop_unknown_fields(body: &mut Map<String, Value>, kind: StructType<'_>) {
+    body.retain(|name, value| {
+        let Some(field) = kind.field(name) else { return false };
+        drop_unknown_in_value(value, field.value_type());
+        true
+    });
+}
+
+fn normalize_value(value: &mut Value, shape: ValueType<'_>) {
+    match (shape.form(), &mut *value) {
+        (TypeForm::Struct(inner), Value::Object(object)) => normalize(object, inner),
+        (TypeForm::List(items), Value::Array(list)) => list.iter_mut().for_each(|item| normalize_item(item, items)),
+        (TypeForm::Map(values), Value::Object(map)) => map.values_mut().for_each(|value| normalize_item(value, values)),
+        (TypeForm::Special(special), _) => normalize_special(value, special, shape.owner),
+        _ => {}
+    }
+}
+
+/// Null in a list or a map becomes the empty value of its type, because an item cannot be dropped.
+fn normalize_item(item: &mut Value, shape: ValueType<'_>) {
+    if item.is_null() {
+        *item = match shape.form() {
+            TypeForm::Text => "".into(),
+            TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => 0.into(),
+            TypeForm::Bool => false.into(),
+            TypeForm::Struct(_) => Map::new().into(),
+            TypeForm::Special(SpecialType::Quantity) => "0".into(),
+            TypeForm::Special(_) | TypeForm::Bytes | TypeForm::List(_) | TypeForm::Map(_) => Value::Null,
+        };
+    } else {
+        normalize_value(item, shape);
+    }
+}
+
+/// `home` is the type that has the field.
+fn normalize_special(value: &mut Value, special: SpecialType, home: StructType<'_>) {
+    match (special, &mut *value) {
+        (SpecialType::Quantity, _) => {
+            if let Ok(quantity) = Quantity::from_value(value) {
+                *value = quantity.into_string().into();
+            }
+        }
+        (SpecialType::Time, Value::String(text)) => {
+            if let Ok(time) = text.parse::<Time>() {
+                *text = time.to_string();
+            }
+        }
+        (SpecialType::MicroTime, Value::String(text)) => {
+            if let Ok(time) = text.parse::<MicroTime>() {
+                *text = time.to_string();
+            }
+        }
+        _ => for_each_schema(value, special, |schema| normalize(schema, home)),
+    }
+}
+
+fn drop_unknown_in_value(value: &mut Value, shape: ValueType<'_>) {
+    match (shape.form(), &mut *value) {
+        (TypeForm::Struct(inner), Value::Object(object)) => drop_unknown_fields(object, inner),
+        (TypeForm::List(items), Value::Array(list)) => {
+            list.iter_mut().for_each(|item| drop_unknown_in_value(item, items))
+        }
+        (TypeForm::Map(values), Value::Object(map)) => {
+            map.values_mut().for_each(|value| drop_unknown_in_value(value, values));
+        }
+        (TypeForm::Special(special), _) => {
+            for_each_schema(value, special, |schema| drop_unknown_fields(schema, shape.owner))
+        }
+        _ => {}
+    }
+}
+
+/// The schemas in a field of a schema.
+fn for_each_schema(value: &mut Value, special: SpecialType, act: impl Fn(&mut Map<String, Value>)) {
+    match special {
+        SpecialType::SchemaOrArray | SpecialType::SchemaOrBool | SpecialType::SchemaOrStrings => match value {
+            Value::Object(schema) => act(schema),
+            Value::Array(items) => items.iter_mut().filter_map(Value::as_object_mut).for_each(act),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        },
+        SpecialType::Quantity
+        | SpecialType::IntOrString
+        | SpecialType::Time
+        | SpecialType::MicroTime
+        | SpecialType::Raw
+        | SpecialType::Fields
+        | SpecialType::Json
+        | SpecialType::Patch => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

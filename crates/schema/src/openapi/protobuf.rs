@@ -1,0 +1,183 @@
+//! `/openapi/v2` in protobuf, the one form in which kubectl asks for it.
+//!
+//! The messages are those of gnostic's `openapi.v2`. All types are there, with the extensions that clients read. Of the paths
+//! there is what clients look up in them: the parameters of patches, by kind.
+
+use prost::encoding::{WireType, encode_key, encode_varint};
+use serde_json::{Map, Value};
+
+/// The media types of requests: with a character that the grammar of media types does not allow, and without.
+pub const MEDIA_TYPES: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+];
+/// The media type of the response.
+pub const CONTENT_TYPE: &str = MEDIA_TYPES[1];
+
+/// The numbers of fields, by message.
+mod number {
+    pub(super) const DOCUMENT_SWAGGER: u32 = 1;
+    pub(super) const DOCUMENT_INFO: u32 = 2;
+    pub(super) const DOCUMENT_PATHS: u32 = 8;
+    pub(super) const DOCUMENT_DEFINITIONS: u32 = 9;
+    pub(super) const INFO_TITLE: u32 = 1;
+    pub(super) const INFO_VERSION: u32 = 2;
+    pub(super) const PATHS_PATH: u32 = 2;
+    pub(super) const NAMED_NAME: u32 = 1;
+    pub(super) const NAMED_VALUE: u32 = 2;
+    pub(super) const PATH_PATCH: u32 = 8;
+    pub(super) const OPERATION_PARAMETERS: u32 = 8;
+    pub(super) const OPERATION_EXTENSION: u32 = 13;
+    pub(super) const QUERY_IN: u32 = 2;
+    pub(super) const QUERY_NAME: u32 = 4;
+    pub(super) const QUERY_TYPE: u32 = 6;
+    pub(super) const SCHEMA_REF: u32 = 1;
+    pub(super) const SCHEMA_FORMAT: u32 = 2;
+    pub(super) const SCHEMA_REQUIRED: u32 = 19;
+    pub(super) const SCHEMA_ADDITIONAL: u32 = 21;
+    pub(super) const SCHEMA_TYPE: u32 = 22;
+    pub(super) const SCHEMA_ITEMS: u32 = 23;
+    pub(super) const SCHEMA_PROPERTIES: u32 = 25;
+    pub(super) const SCHEMA_EXTENSION: u32 = 31;
+    pub(super) const ANY_YAML: u32 = 2;
+    /// Of messages that wrap one other.
+    pub(super) const ONLY: u32 = 1;
+}
+
+/// The document, from the values that the JSON form is written from.
+#[derive(Debug, Default)]
+pub(super) struct SwaggerProtobuf {
+    paths: EncodedMessage,
+    definitions: EncodedMessage,
+}
+
+impl SwaggerProtobuf {
+    /// Adds a path, if something is patched there.
+    pub(super) fn push_path(&mut self, path: &str, item: &Value) {
+        let Some(patch) = item.get("patch") else { return };
+        let mut operation = EncodedMessage::default();
+        let shared = item.get("parameters").and_then(Value::as_array);
+        let own = patch.get("parameters").and_then(Value::as_array);
+        for parameter in shared.into_iter().chain(own).flatten() {
+            if let Some(query) = encode_query_parameter(parameter) {
+                operation.push(number::OPERATION_PARAMETERS, &query);
+            }
+        }
+        push_extensions(&mut operation, number::OPERATION_EXTENSION, patch);
+        let item = EncodedMessage::wrapping(number::PATH_PATCH, &operation);
+        self.paths.push(number::PATHS_PATH, &named_member(path, &item));
+    }
+
+    /// Adds a type.
+    pub(super) fn push_definition(&mut self, name: &str, definition: &Value) {
+        self.definitions.push(number::ONLY, &named_member(name, &encode_schema(definition)));
+    }
+
+    pub(super) fn finish(self, info: &Value) -> Vec<u8> {
+        let mut about = EncodedMessage::default();
+        about.push_text(number::INFO_TITLE, info["title"].as_str().unwrap_or_default());
+        about.push_text(number::INFO_VERSION, info["version"].as_str().unwrap_or_default());
+        let mut document = EncodedMessage::default();
+        document.push_text(number::DOCUMENT_SWAGGER, "2.0");
+        document.push(number::DOCUMENT_INFO, &about);
+        document.push(number::DOCUMENT_PATHS, &self.paths);
+        document.push(number::DOCUMENT_DEFINITIONS, &self.definitions);
+        document.0
+    }
+}
+
+/// A parameter of the query, within the four messages that tell it from others; `None` if it is one of those.
+fn encode_query_parameter(parameter: &Value) -> Option<EncodedMessage> {
+    let text = |name: &str| parameter.get(name).and_then(Value::as_str).unwrap_or_default();
+    if text("in") != "query" {
+        return None;
+    }
+    let mut query = EncodedMessage::default();
+    query.push_text(number::QUERY_IN, "query");
+    query.push_text(number::QUERY_NAME, text("name"));
+    query.push_text(number::QUERY_TYPE, text("type"));
+    // An item is a parameter (1), which is not in the body (2), but in the query (3).
+    Some([3, 2, 1].into_iter().fold(query, |inner, number| EncodedMessage::wrapping(number, &inner)))
+}
+
+fn encode_schema(value: &Value) -> EncodedMessage {
+    let mut message = EncodedMessage::default();
+    let text = |name: &str| value.get(name).and_then(Value::as_str);
+    if let Some(reference) = text("$ref") {
+        message.push_text(number::SCHEMA_REF, reference);
+    }
+    if let Some(format) = text("format") {
+        message.push_text(number::SCHEMA_FORMAT, format);
+    }
+    for name in value.get("required").and_then(Value::as_array).into_iter().flatten() {
+        message.push_text(number::SCHEMA_REQUIRED, name.as_str().unwrap_or_default());
+    }
+    if let Some(values) = value.get("additionalProperties") {
+        message.push(number::SCHEMA_ADDITIONAL, &EncodedMessage::wrapping(number::ONLY, &encode_schema(values)));
+    }
+    if let Some(word) = text("type") {
+        let mut words = EncodedMessage::default();
+        words.push_text(number::ONLY, word);
+        message.push(number::SCHEMA_TYPE, &words);
+    }
+    if let Some(items) = value.get("items") {
+        message.push(number::SCHEMA_ITEMS, &EncodedMessage::wrapping(number::ONLY, &encode_schema(items)));
+    }
+    if let Some(fields) = value.get("properties").and_then(Value::as_object) {
+        message.push(number::SCHEMA_PROPERTIES, &encode_properties(fields));
+    }
+    push_extensions(&mut message, number::SCHEMA_EXTENSION, value);
+    message
+}
+
+fn encode_properties(fields: &Map<String, Value>) -> EncodedMessage {
+    let mut properties = EncodedMessage::default();
+    for (name, value) in fields {
+        properties.push(number::ONLY, &named_member(name, &encode_schema(value)));
+    }
+    properties
+}
+
+/// What Kubernetes adds, as YAML, which JSON is.
+fn push_extensions(message: &mut EncodedMessage, number: u32, value: &Value) {
+    let fields = value.as_object().into_iter().flatten();
+    for (name, value) in fields.filter(|(name, _)| name.starts_with("x-")) {
+        let mut any = EncodedMessage::default();
+        any.push_text(number::ANY_YAML, &value.to_string());
+        message.push(number, &named_member(name, &any));
+    }
+}
+
+fn named_member(name: &str, value: &EncodedMessage) -> EncodedMessage {
+    let mut named = EncodedMessage::default();
+    named.push_text(number::NAMED_NAME, name);
+    named.push(number::NAMED_VALUE, value);
+    named
+}
+
+/// The bytes of a message.
+#[derive(Debug, Default)]
+struct EncodedMessage(Vec<u8>);
+
+impl EncodedMessage {
+    /// One that holds nothing but another.
+    fn wrapping(number: u32, inner: &EncodedMessage) -> Self {
+        let mut outer = Self::default();
+        outer.push(number, inner);
+        outer
+    }
+
+    fn push(&mut self, number: u32, inner: &EncodedMessage) {
+        self.push_bytes(number, &inner.0);
+    }
+
+    fn push_text(&mut self, number: u32, text: &str) {
+        self.push_bytes(number, text.as_bytes());
+    }
+
+    fn push_bytes(&mut self, number: u32, bytes: &[u8]) {
+        encode_key(number, WireType::LengthDelimited, &mut self.0);
+        encode_varint(bytes.len() as u64, &mut self.0);
+        self.0.extend_from_slice(bytes);
+    }
+}

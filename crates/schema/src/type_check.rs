@@ -1,0 +1,218 @@
+//! Whether a body has the types of its kind, in the words of Kubernetes' decoder.
+//!
+//! A body of wrong types must never be stored, whatever the request says: a server that reads it into Go's types could not
+//! even list the kind any more. Unknown fields are another matter: they are named, and the request says whether that is an
+//! error, a warning or nothing.
+//!
+//! Of several wrong types the first by name is reported, where Go reports the first in the body.
+
+mod base64;
+mod time;
+
+use std::fmt::Write as _;
+
+use api::GroupVersionKind;
+use serde_json::{Map, Number, Value};
+
+use crate::quantity::Quantity;
+use crate::{SpecialType, StructType, TypeForm, ValueType};
+
+/// The limit of reported unknown fields, as in Kubernetes.
+const REPORTED_UNKNOWN_FIELDS_MAX: usize = 100;
+
+/// Why Go's decoder would not take a body. Kubernetes answers 400 with it, behind [`cannot_be_handled_message`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TypeMismatchError(String);
+
+/// Refuses a body with a wrong type; else names the fields that the type does not have, each as a warning or a part of a
+/// [`strict_decoding_error`]: `unknown field "spec.foo"`.
+pub fn check_types(body: &Map<String, Value>, kind: StructType<'_>) -> Result<Vec<String>, TypeMismatchError> {
+    let mut walk = TypeChecker { kind, fields: Vec::new(), path: String::new(), unknown: Vec::new(), is_opaque: false };
+    walk.check_fields(body, kind)?;
+    Ok(walk.unknown)
+}
+
+/// What `fieldValidation=Strict` says to unknown and duplicate fields. `None` if there are none.
+pub fn strict_decoding_error(errors: &[String]) -> Option<String> {
+    (!errors.is_empty()).then(|| format!("strict decoding error: {}", errors.join(", ")))
+}
+
+/// How the message of a 400 begins, if a body was recognized as its kind and could not be read.
+pub fn cannot_be_handled_message(kind: GroupVersionKind<&str>, reason: &str) -> String {
+    format!("{} in version {:?} cannot be handled as a {}: {reason}", kind.kind, kind.version, kind.kind)
+}
+
+/// The position in the body, and the unknown fields so far.
+struct TypeChecker<'t> {
+    /// The innermost type whose field we are in; Go names it in every message.
+    kind: StructType<'t>,
+    /// The names of fields on the way, without indices and keys.
+    fields: Vec<&'t str>,
+    /// The same with them: `spec.containers[0].name`.
+    path: String,
+    unknown: Vec<String>,
+    /// Inside of a type that reads itself: messages stay at its field, and unknown fields are dropped silently.
+    is_opaque: bool,
+}
+
+impl<'t> TypeChecker<'t> {
+    fn check_fields(&mut self, object: &Map<String, Value>, kind: StructType<'t>) -> Result<(), TypeMismatchError> {
+        for (name, value) in object {
+            let Some(field) = kind.field(name) else {
+                self.record_unknown_field(name);
+                continue;
+            };
+            if self.is_opaque {
+                self.check_value(value, field.value_type())?;
+                continue;
+            }
+            let (outer, length) = (self.kind, self.path.len());
+            self.kind = kind;
+            self.fields.push(field.name());
+            self.push_path(name);
+            self.check_value(value, field.value_type())?;
+            self.path.truncate(length);
+            self.fields.pop();
+            self.kind = outer;
+        }
+        Ok(())
+    }
+
+    /// Null is no value, for every type.
+    fn check_value(&mut self, value: &Value, shape: ValueType<'t>) -> Result<(), TypeMismatchError> {
+        match (shape.form(), value) {
+            (_, Value::Null)
+            | (TypeForm::Text, Value::String(_))
+            | (TypeForm::Bool, Value::Bool(_))
+            | (TypeForm::Double, Value::Number(_)) => Ok(()),
+            (TypeForm::Int32, Value::Number(number)) => self.check_integer(number, fits_int32(number), "int32"),
+            (TypeForm::Int64, Value::Number(number)) => self.check_integer(number, number.is_i64(), "int64"),
+            (TypeForm::Bytes, Value::String(text)) => base64::check(text).map_err(TypeMismatchError),
+            (TypeForm::Special(special), _) => self.check_special(value, special),
+            (TypeForm::List(items), Value::Array(list)) => self.check_list(list, items),
+            (TypeForm::Map(values), Value::Object(map)) => self.check_map(map, values),
+            (TypeForm::Struct(inner), Value::Object(object)) => self.check_fields(object, inner),
+            _ => Err(self.mismatch(go_json_type_name(value), &shape.go_type_name())),
+        }
+    }
+
+    fn check_list(&mut self, list: &[Value], items: ValueType<'t>) -> Result<(), TypeMismatchError> {
+        let length = self.path.len();
+        for (index, item) in list.iter().enumerate() {
+            write!(self.path, "[{index}]").expect("writing to a string cannot fail");
+            self.check_value(item, items)?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn check_map(&mut self, map: &Map<String, Value>, values: ValueType<'t>) -> Result<(), TypeMismatchError> {
+        let length = self.path.len();
+        for (key, value) in map {
+            self.push_path(key);
+            self.check_value(value, values)?;
+            self.path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn check_integer(&self, number: &Number, fits: bool, expected: &str) -> Result<(), TypeMismatchError> {
+        if fits { Ok(()) } else { Err(self.mismatch(&format!("number {number}"), expected)) }
+    }
+
+    fn check_special(&mut self, value: &Value, special: SpecialType) -> Result<(), TypeMismatchError> {
+        match (special, value) {
+            (SpecialType::Raw | SpecialType::Fields | SpecialType::Json | SpecialType::Patch, _)
+            | (SpecialType::IntOrString, Value::String(_)) => Ok(()),
+            (SpecialType::Quantity, _) => {
+                Quantity::from_value(value).map(drop).map_err(|error| TypeMismatchError(error.to_string()))
+            }
+            (SpecialType::Time, Value::String(text)) => time::check(text, time::SECONDS).map_err(TypeMismatchError),
+            (SpecialType::MicroTime, Value::String(text)) => {
+                time::check(text, time::MICROSECONDS).map_err(TypeMismatchError)
+            }
+            (SpecialType::Time | SpecialType::MicroTime, _) => Err(self.mismatch(go_json_type_name(value), "string")),
+            (SpecialType::IntOrString, Value::Number(number)) => {
+                self.check_integer(number, fits_int32(number), "int32")
+            }
+            (SpecialType::IntOrString, _) => Err(self.mismatch(go_json_type_name(value), "int32")),
+            (SpecialType::SchemaOrBool, Value::Bool(_)) => Ok(()),
+            (SpecialType::SchemaOrBool, Value::Object(_))
+            | (SpecialType::SchemaOrArray | SpecialType::SchemaOrStrings, Value::Object(_) | Value::Array(_)) => {
+                self.check_nested_schema(value, special)
+            }
+            (SpecialType::SchemaOrBool, _) => Err(TypeMismatchError("boolean or JSON schema expected".to_owned())),
+            // Go reads anything else as nothing at all.
+            (SpecialType::SchemaOrArray | SpecialType::SchemaOrStrings, _) => Ok(()),
+        }
+    }
+
+    /// A schema inside of a schema, which is always a field of one.
+    fn check_nested_schema(&mut self, value: &Value, special: SpecialType) -> Result<(), TypeMismatchError> {
+        let (was_opaque, schema) = (self.is_opaque, self.kind);
+        self.is_opaque = true;
+        match value {
+            Value::Object(object) => self.check_fields(object, schema)?,
+            Value::Array(items) => {
+                for item in items {
+                    match (special, item) {
+                        (_, Value::Null) | (SpecialType::SchemaOrStrings, Value::String(_)) => {}
+                        (SpecialType::SchemaOrArray, Value::Object(object)) => self.check_fields(object, schema)?,
+                        (SpecialType::SchemaOrArray, _) => {
+                            return Err(self.mismatch(go_json_type_name(item), "v1.JSONSchemaProps"));
+                        }
+                        _ => return Err(self.mismatch(go_json_type_name(item), "string")),
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        self.is_opaque = was_opaque;
+        Ok(())
+    }
+
+    fn mismatch(&self, found: &str, expected: &str) -> TypeMismatchError {
+        TypeMismatchError(format!(
+            "json: cannot unmarshal {found} into Go struct field {}.{} of type {expected}",
+            self.kind.name(),
+            self.fields.join(".")
+        ))
+    }
+
+    fn record_unknown_field(&mut self, name: &str) {
+        if self.is_opaque || self.unknown.len() == REPORTED_UNKNOWN_FIELDS_MAX {
+            return;
+        }
+        let length = self.path.len();
+        self.push_path(name);
+        self.unknown.push(format!("unknown field {:?}", self.path));
+        self.path.truncate(length);
+    }
+
+    fn push_path(&mut self, name: &str) {
+        if !self.path.is_empty() {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+    }
+}
+
+fn fits_int32(number: &Number) -> bool {
+    number.as_i64().is_some_and(|integer| i32::try_from(integer).is_ok())
+}
+
+/// The name of a JSON type in Go's decoder.
+fn go_json_type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests;

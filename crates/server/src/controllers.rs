@@ -1,0 +1,143 @@
+//! The controllers: their users, and their start.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::User;
+use anyhow::Context as _;
+use apiserver::bootstrap;
+use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens};
+use tasks::Tasks;
+
+use crate::certificates::ServerCertificates;
+
+/// The interval of checks whether the bootstrap roles, which the controllers need, exist.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Random bytes per token.
+const TOKEN_BYTES: usize = 32;
+/// The namespace of the controllers' service accounts.
+const SERVICE_ACCOUNT_NAMESPACE: &str = "kube-system";
+
+/// The controllers that run in this server.
+#[derive(Clone, Debug)]
+pub struct ControllerConfig {
+    /// `--controllers`.
+    pub selection: ControllerSelection,
+    /// `--root-ca-file`; `None`: the authority that signed a generated serving certificate.
+    pub root_ca_file: Option<PathBuf>,
+}
+
+/// New tokens, known to this server alone.
+pub(crate) fn random_tokens() -> ControllerTokens {
+    ControllerTokens {
+        namespace_controller: random_token(),
+        garbage_collector: random_token(),
+        service_account_controller: random_token(),
+        root_ca_publisher: random_token(),
+        controller_manager: random_token(),
+        server: random_token(),
+    }
+}
+
+impl ControllerConfig {
+    /// Returns the token of each controller with its user; empty if no controller runs.
+    pub(crate) fn token_users(&self, tokens: &ControllerTokens) -> Vec<(String, User)> {
+        if self.selection.is_empty() {
+            return Vec::new();
+        }
+        let ControllerTokens { namespace_controller, garbage_collector, .. } = tokens;
+        let ControllerTokens { service_account_controller, root_ca_publisher, controller_manager, server, .. } = tokens;
+        let account =
+            |token: &String, name: &str| (token.clone(), User::service_account(SERVICE_ACCOUNT_NAMESPACE, name, ""));
+        let masters =
+            User { groups: vec![access::user::MASTERS_GROUP.to_owned()], ..User::named(access::user::API_SERVER_USER) };
+        vec![
+            account(namespace_controller, "namespace-controller"),
+            account(garbage_collector, "generic-garbage-collector"),
+            account(service_account_controller, "service-account-controller"),
+            account(root_ca_publisher, "root-ca-cert-publisher"),
+            (controller_manager.clone(), User::named(access::user::KUBE_CONTROLLER_MANAGER)),
+            (server.clone(), masters),
+        ]
+    }
+
+    /// The configuration of the controllers of a server that listens on `listen_address`.
+    fn controllers_config(
+        &self,
+        listen_address: SocketAddr,
+        certificates: &ServerCertificates,
+        tokens: ControllerTokens,
+    ) -> anyhow::Result<controllers::Config> {
+        let root_ca = match self.root_ca_file.as_ref().or(certificates.generated_ca_file.as_ref()) {
+            Some(file) => {
+                let pem = std::fs::read_to_string(file);
+                Some(Arc::from(pem.with_context(|| format!("--root-ca-file: cannot read {}", file.display()))?))
+            }
+            None => {
+                if self.selection.is_enabled(controllers::Controller::RootCaPublisher) {
+                    tracing::warn!("without --root-ca-file namespaces get no ConfigMap kube-root-ca.crt");
+                }
+                None
+            }
+        };
+        Ok(controllers::Config {
+            selection: self.selection.clone(),
+            address: ApiServerAddress {
+                socket: SocketAddr::new(loopback_if_unspecified(listen_address.ip()), listen_address.port()),
+                certificate: certificates.serving_certificate_file.clone(),
+            },
+            tokens,
+            root_ca,
+            holder: format!("{listen_address}_{:016x}", fastrand::u64(..)),
+            clock: jiff::Timestamp::now,
+        })
+    }
+}
+
+/// Starts the controllers once the bootstrap roles exist. Stop the returned tasks before the server stops serving; connections
+/// last as long as `tasks`, so that the controllers can release their leases.
+pub(crate) fn start(
+    config: &ControllerConfig,
+    tokens: ControllerTokens,
+    listen_address: SocketAddr,
+    certificates: &ServerCertificates,
+    bootstrap_progress: &bootstrap::BootstrapProgress,
+    metrics: &prometheus::Registry,
+    tasks: &Tasks,
+) -> anyhow::Result<Tasks> {
+    let controller_tasks = Tasks::new();
+    if config.selection.is_empty() {
+        return Ok(controller_tasks);
+    }
+    let config = config.controllers_config(listen_address, certificates, tokens)?;
+    let metrics = controllers::Metrics::new(metrics);
+    let (started, controllers, connections) = (bootstrap_progress.clone(), controller_tasks.clone(), tasks.clone());
+    controller_tasks.spawn_once("controllers", async move {
+        let stopping = controllers.stop_token();
+        while !started.is_done() {
+            if stopping.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_none() {
+                return;
+            }
+        }
+        controllers::start(&config, &metrics, &controllers, connections);
+    });
+    Ok(controller_tasks)
+}
+
+/// Replaces an unspecified listen address by the loopback address of its family.
+fn loopback_if_unspecified(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V4(_) | IpAddr::V6(_) => ip,
+    }
+}
+
+fn random_token() -> String {
+    let mut bytes = [0; TOKEN_BYTES];
+    let random = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    random.fill(&mut bytes).expect("the system has random numbers");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,255 @@
+//! The API server: started from its configuration, and stopped in order.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::access_control::{AccessRules, RbacAccessControl};
+use apiserver::rbac_index::{self, RbacIndexUpdater};
+use apiserver::storage_ports::PeeringStorage;
+use apiserver::{ApiServer, bootstrap};
+use edge::health::{HealthCheck, HealthChecks, HealthPages};
+use edge::metrics::Metrics;
+use edge::pipeline::Pipeline;
+use membership::presence::{DuplicateIdentityError, Presence};
+use registry::{Registry, WatchCache, WriteBarrier};
+use tasks::{Tasks, Workers};
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::AuditConfig;
+use crate::certificates::{self, ServerCertificates};
+use crate::config::Config;
+use crate::storage::{StorageProbe, StoreHandle};
+use crate::storageversion::{self, RunningStorageVersions};
+use crate::{STOP_GRACE, check_draining, controllers, peers, stop_tasks};
+
+/// A running API server.
+pub struct Server {
+    address: SocketAddr,
+    admin_kubeconfig: Option<PathBuf>,
+    shutdown_delay: Duration,
+    core: ServerCore,
+    store: StoreHandle,
+    cluster: Option<peers::StartedPeers>,
+    versions: Option<RunningStorageVersions>,
+    controllers: Tasks,
+    tasks: Tasks,
+    connections: Tasks,
+    /// Cancelled first: the server is not ready from then on.
+    draining: CancellationToken,
+    /// Cancelled to stop accepting connections.
+    closing: CancellationToken,
+    /// Cancelled to end watches.
+    streams_end: CancellationToken,
+}
+
+impl Server {
+    /// Starts a server and returns when it listens. It joins its cluster while it [runs](Self::run_until).
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        let listener = crate::bind_listener(config.bind_ip, config.port).await?;
+        let ip = config.advertise_ip.unwrap_or_else(|| peers::advertisable_ip(config.bind_ip));
+        let listens = listener.local_addr()?;
+        let address = SocketAddr::new(ip, listens.port());
+        let tasks = Tasks::new();
+        let tokens = controllers::random_tokens();
+        let trust = ServerCertificates::start(&config, address, &tasks)?;
+        let rules = certificates::start_access_rules(&config, &tokens, address, &tasks)?;
+        let auditor = config.audit.as_ref().map(AuditConfig::open_auditor).transpose()?;
+        let store = StoreHandle::open(&config.storage, &config.prefix).await?;
+        let metrics = prometheus::Registry::new();
+        let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
+        let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
+        let core =
+            ServerCore::start(&config, address, rules.clone(), prepared.write_barrier(), &store, &tasks, &streams_end);
+        let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix);
+        let mut cluster = peers::start(&config, address, ports.clone(), &metrics, &tasks)?;
+        let members = cluster.as_ref().map(|started| started.participant.cluster());
+        let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
+        let started = bootstrap::BootstrapProgress::default();
+        let controllers = controllers::start(&config.controllers, tokens, listens, &trust, &started, &metrics, &tasks)?;
+        let settings = bootstrap::BootstrapConfig {
+            address,
+            service_ip: config.kubernetes_service_ip,
+            cluster_authentication: trust.published_authorities,
+        };
+        let permitted = storageversion::wait_until_published(versions.as_ref());
+        let putting =
+            bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
+        tasks.spawn_once("bootstrap", putting);
+        let probe = StorageProbe::start(store.store(), &tasks);
+        let mut checks = health_checks(probe, &core, started, draining.clone(), cluster.as_ref());
+        checks.extend(versions.as_ref().map(RunningStorageVersions::health_checks).into_iter().flatten());
+        let health = HealthChecks::new(checks);
+        health.register(&metrics);
+        let bound_objects = core.server.bound_objects();
+        let gate = RbacAccessControl { bundles: trust.bundles, access_rules: rules, bound_objects };
+        let pipeline = Pipeline::new(gate, core.server.clone(), health, Metrics::new(&metrics), config.limits);
+        let peers = cluster.as_mut().and_then(|started| started.peers.take());
+        let pipeline = Arc::new(pipeline.with_auditor(auditor).with_peer_routing(peers));
+        let (connections, closing) = (Tasks::new(), CancellationToken::new());
+        let workers = Workers::start()?;
+        let accepting =
+            edge::listener::run(listener, trust.serving, pipeline, workers, connections.clone(), closing.clone());
+        tasks.spawn_once("listener", accepting);
+        let (admin_kubeconfig, shutdown_delay) = (trust.admin_kubeconfig, config.shutdown_delay);
+        Ok(Self {
+            address,
+            admin_kubeconfig,
+            shutdown_delay,
+            core,
+            store,
+            cluster,
+            versions,
+            controllers,
+            tasks,
+            connections,
+            draining,
+            closing,
+            streams_end,
+        })
+    }
+
+    /// The address at which clients reach the server.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The kubeconfig of the administrator, if the server generated one.
+    pub fn admin_kubeconfig(&self) -> Option<&Path> {
+        self.admin_kubeconfig.as_deref()
+    }
+
+    /// Joins the cluster and serves until `stop` or a failure, then stops in order.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let mut presence = None;
+        let outcome = tokio::select! {
+            failure = self.wait_for_failure() => Err(failure),
+            twin = self.join_cluster(&mut presence) => Err(twin.into()),
+            () = stop => Ok(()),
+        };
+        // Become not ready, so that load balancers choose another server; stop the controllers, which releases their leases; leave
+        // the cluster, so that peers stop forwarding here; stop accepting; end watches and drain connections; stop tasks; close
+        // the store last, because everything else writes to it.
+        self.draining.cancel();
+        tokio::time::sleep(self.shutdown_delay).await;
+        stop_tasks("controllers", &self.controllers).await;
+        if let Some(presence) = presence {
+            presence.leave().await;
+        }
+        self.closing.cancel();
+        self.streams_end.cancel();
+        self.cluster.iter().for_each(peers::StartedPeers::end_streams);
+        for (what, family) in [("connections", &self.connections), ("tasks", &self.tasks)] {
+            stop_tasks(what, family).await;
+        }
+        self.store.close(STOP_GRACE).await;
+        outcome
+    }
+
+    /// Waits for the first task that fails or ends before shutdown.
+    async fn wait_for_failure(&self) -> anyhow::Error {
+        let failure = tokio::select! {
+            failure = self.tasks.wait_for_failure() => failure,
+            failure = self.controllers.wait_for_failure() => failure,
+            failure = self.store.wait_for_failure() => failure,
+        };
+        anyhow::anyhow!("{} {:?}", failure.task, failure.kind)
+    }
+
+    /// Joins the cluster once caches and RBAC index are filled. Returns only if another live server has the same identity.
+    async fn join_cluster(&self, presence: &mut Option<Presence>) -> DuplicateIdentityError {
+        let Some(peers::StartedPeers { participant, joined, .. }) = &self.cluster else {
+            return std::future::pending().await;
+        };
+        if self.core.cache.wait_for_sync().await.is_err() {
+            return std::future::pending().await;
+        }
+        self.core.policy_progress.clone().catch_up().await;
+        if let Err(twin) = participant.claim_identity().await {
+            return twin;
+        }
+        let present = presence.insert(participant.join(&self.tasks));
+        participant.cluster().milestones().identity_lease.wait_until_reached().await;
+        if let Some(versions) = &self.versions {
+            versions.publish_after_join(present.last_renewal(), &self.tasks).await;
+        }
+        joined.send_replace(true);
+        std::future::pending().await
+    }
+}
+
+/// Watch cache, registry and REST handlers over the store.
+struct ServerCore {
+    cache: WatchCache,
+    registry: Registry,
+    server: Arc<ApiServer>,
+    /// Tells when the RBAC index is filled.
+    policy_progress: rbac_index::RbacIndexProgress,
+}
+
+impl ServerCore {
+    fn start(
+        config: &Config,
+        address: SocketAddr,
+        rules: Arc<AccessRules>,
+        barrier: Arc<dyn WriteBarrier>,
+        opened: &StoreHandle,
+        tasks: &Tasks,
+        streams_end: &CancellationToken,
+    ) -> Self {
+        let (store, surface) = (opened.store(), config.served_resources.clone());
+        let prefix = store::Key::from(format!("{}/", config.prefix));
+        let mut shelves = apiserver::resource_prefixes(&surface, &config.prefix);
+        shelves.extend(apiserver::storage_ports::internal_resource_prefixes(&config.prefix, &shelves));
+        let cache = WatchCache::start(store.clone(), prefix, shelves, tasks);
+        let registry = Registry::new(store.clone(), cache.clone(), barrier);
+        let local = config.apiserver_config(address);
+        let index = rules.index.clone();
+        let server = ApiServer::new(registry.clone(), surface, &config.prefix, &local, rules, streams_end.clone());
+        let server = Arc::new(server);
+        let (feed, aggregation) = RbacIndexUpdater::new(&server, index);
+        let known = feed.progress();
+        tasks.spawn("rbac", |stop| feed.run(stop));
+        tasks.spawn("aggregation", |stop| aggregation.run(stop));
+        if !config.compaction_interval.is_zero() {
+            let compaction = store::compaction::Compactor::new(store, config.compaction_interval);
+            tasks.spawn("compaction", |stop| compaction.run(stop));
+        }
+        Self { cache, registry, server, policy_progress: known }
+    }
+}
+
+fn health_checks(
+    probe: StorageProbe,
+    core: &ServerCore,
+    started: bootstrap::BootstrapProgress,
+    draining: CancellationToken,
+    cluster: Option<&peers::StartedPeers>,
+) -> Vec<HealthCheck> {
+    let (cache, known) = (core.cache.clone(), core.policy_progress.clone());
+    let readiness_probe = probe.clone();
+    let namespaces = started.clone();
+    let finished = |started: &bootstrap::BootstrapProgress| {
+        if started.is_done() { Ok(()) } else { Err("not finished".to_owned()) }
+    };
+    let mut checks = vec![
+        HealthCheck::new("log", HealthPages::All, || Ok(())),
+        HealthCheck::new("etcd", HealthPages::All, move || probe.check()),
+        HealthCheck::new("etcd-readiness", HealthPages::ReadyOnly, move || readiness_probe.check()),
+        HealthCheck::new("informer-sync", HealthPages::ReadyOnly, move || {
+            match (cache.has_synced(), known.has_synced()) {
+                (false, _) => Err("the watch cache has not synced".to_owned()),
+                (true, false) => Err("the RBAC index has not synced".to_owned()),
+                (true, true) => Ok(()),
+            }
+        }),
+        HealthCheck::new("poststarthook/rbac/bootstrap-roles", HealthPages::All, move || finished(&started)),
+        HealthCheck::new("poststarthook/start-system-namespaces-controller", HealthPages::All, move || {
+            finished(&namespaces)
+        }),
+    ];
+    checks.extend(cluster.map(peers::StartedPeers::health_checks).into_iter().flatten());
+    checks.push(check_draining(draining));
+    checks
+}
