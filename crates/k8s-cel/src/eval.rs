@@ -27,13 +27,33 @@ pub const DEFAULT_COST_LIMIT: u64 = 1_000_000;
 const FUEL_PER_COST: u64 = 8;
 const MIN_FUEL: u64 = 100_000;
 
+/// An object whose fields are computed when an expression first needs them, e.g. the `variables` of a policy.
+///
+/// The implementation keeps what it computed, and accounts for its cost.
+pub trait LazyFields: Sync {
+    /// The value of a field by its name in expressions; nothing if there is no such field.
+    fn field(&self, name: &str) -> Option<Result<Value<'_>, EvalError>>;
+}
+
 /// The value of a variable.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Input<'a> {
     /// Part of a document, viewed as the variable is declared.
     Json(&'a Json),
     /// A value that was made elsewhere.
     Value(Value<'a>),
+    /// Fields that are computed at their first use. Expressions can select them, but not use the object as a whole.
+    Lazy(&'a dyn LazyFields),
+}
+
+impl std::fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Input::Json(json) => f.debug_tuple("Json").field(json).finish(),
+            Input::Value(value) => f.debug_tuple("Value").field(value).finish(),
+            Input::Lazy(_) => f.write_str("Lazy"),
+        }
+    }
 }
 
 /// What an evaluation needs besides the program.

@@ -39,7 +39,7 @@ pub use decl::{DeclType, Field, ListKind};
 pub use env::{Environment, Release};
 pub use error::EvalError;
 pub use escaping::{escape, unescape};
-pub use eval::{DEFAULT_COST_LIMIT, Evaluation, Input, Outcome};
+pub use eval::{DEFAULT_COST_LIMIT, Evaluation, Input, LazyFields, Outcome};
 pub use library::Opaque;
 pub use library::authorizer::{Authorization, Authorizer, AuthorizerDecision, CheckAttributes};
 pub use program::Program;

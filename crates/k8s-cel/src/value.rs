@@ -197,6 +197,31 @@ impl<'a> Value<'a> {
         type_name(&self.runtime_type())
     }
 
+    /// The name of the type in the reference implementation, which some of its messages show.
+    pub(crate) fn go_type(&self) -> String {
+        match self {
+            Value::Null => "types.Null".to_owned(),
+            Value::Bool(_) => "types.Bool".to_owned(),
+            Value::Int(_) => "types.Int".to_owned(),
+            Value::Uint(_) => "types.Uint".to_owned(),
+            Value::Double(_) => "types.Double".to_owned(),
+            Value::String(_) => "types.String".to_owned(),
+            Value::Bytes(_) => "types.Bytes".to_owned(),
+            Value::Duration(_) => "types.Duration".to_owned(),
+            Value::Timestamp(_) => "types.Timestamp".to_owned(),
+            Value::Optional(_) => "*types.Optional".to_owned(),
+            Value::Type(_) => "*types.Type".to_owned(),
+            Value::List(List::Json(..)) => "[]interface {}".to_owned(),
+            Value::List(_) => "*types.baseList".to_owned(),
+            Value::Map(Map::Json(..)) => "map[string]interface {}".to_owned(),
+            Value::Map(Map::Owned(_)) => "*types.baseMap".to_owned(),
+            Value::Opaque(_) => {
+                let name = self.type_name();
+                format!("cel.{}", name.rsplit('.').next().unwrap_or(&name))
+            }
+        }
+    }
+
     /// Whether `optional.ofNonZeroValue` treats the value as absent.
     pub(crate) fn is_zero(&self) -> bool {
         match self {

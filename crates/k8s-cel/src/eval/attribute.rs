@@ -2,17 +2,18 @@
 
 use serde_json::Value as Json;
 
-use super::{Context, Evaluated, Input};
+use super::{Context, Evaluated, Input, LazyFields};
 use crate::decl::{DeclKind, DeclType};
 use crate::error::EvalError;
 use crate::number::double_to_int;
 use crate::program::{Attribute, Base, FieldQualifier, Node, Qualifier, QualifierKind};
-use crate::value::{List, Value, view};
+use crate::value::{List, Map, Value, view};
 
 /// Where a chain of selections has got to: JSON is turned into a value at the end only.
 enum Cursor<'a> {
     Json(&'a Json, &'a DeclType),
     Value(Value<'a>),
+    Lazy(&'a dyn LazyFields),
 }
 
 impl<'a> Cursor<'a> {
@@ -20,6 +21,7 @@ impl<'a> Cursor<'a> {
         match self {
             Cursor::Json(json, decl) => view(json, decl),
             Cursor::Value(value) => Ok(value),
+            Cursor::Lazy(_) => Err(EvalError::no_such_overload()),
         }
     }
 }
@@ -36,6 +38,51 @@ impl<'a> Context<'a> {
     }
 
     pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        if let Some((json, decl)) = self.declared_fields(attribute) {
+            for _ in &attribute.qualifiers {
+                self.charge(1)?;
+            }
+            return view(json, decl);
+        }
+        self.resolve_any(attribute)
+    }
+
+    /// The usual case, with less ado: declared fields that are there, of an object of the document.
+    fn declared_fields(&self, attribute: &'a Attribute) -> Option<(&'a Json, &'a DeclType)> {
+        let mut found: Option<(&'a Json, &'a DeclType)> = None;
+        let (mut map, mut decl): (_, &'a DeclType) = match &attribute.base {
+            _ if attribute.test_only => return None,
+            Base::Variable(at) => {
+                let variable = &self.program.variables[*at as usize];
+                match self.variables.iter().find(|(name, _)| *name == &*variable.name) {
+                    Some((_, Input::Json(Json::Object(map)))) => (map, &variable.decl),
+                    _ => return None,
+                }
+            }
+            Base::Local(slot) => match self.locals.get(*slot as usize) {
+                Some(Value::Map(Map::Json(map, decl))) => (*map, decl),
+                _ => return None,
+            },
+            Base::Lazy(_) | Base::Node(_) => return None,
+        };
+        for qualifier in &attribute.qualifiers {
+            if let Some((json, declared)) = found {
+                let Json::Object(inner) = json else { return None };
+                (map, decl) = (inner, declared);
+            }
+            let QualifierKind::Field(FieldQualifier { declared: Some((property, declared)), .. }) = &qualifier.kind
+            else {
+                return None;
+            };
+            if qualifier.optional || !matches!(decl.kind, DeclKind::Object(_)) {
+                return None;
+            }
+            found = Some((map.get(&**property).filter(|value| !value.is_null())?, &**declared));
+        }
+        found
+    }
+
+    fn resolve_any(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
         let mut cursor = self.base(&attribute.base)?;
         if attribute.qualifiers.is_empty() {
             return cursor.value().map(Value::flatten_optional);
@@ -86,6 +133,7 @@ impl<'a> Context<'a> {
                 match input {
                     Some((_, Input::Json(json))) => Ok(Cursor::Json(json, &variable.decl)),
                     Some((_, Input::Value(value))) => Ok(Cursor::Value(value.clone())),
+                    Some((_, Input::Lazy(fields))) => Ok(Cursor::Lazy(*fields)),
                     None => Err(EvalError::new(format!("no such attribute(s): {}", variable.name))),
                 }
             }
@@ -128,7 +176,7 @@ impl<'a> Context<'a> {
                     Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_) => {
                         select(cursor, &key, presence)
                     }
-                    _ => Err(EvalError::new(format!("invalid qualifier type: {}", key.type_name()))),
+                    _ => Err(EvalError::new(format!("invalid qualifier type: {}", key.go_type()))),
                 }
             }
         }
@@ -149,12 +197,12 @@ fn select_field<'a>(cursor: Cursor<'a>, field: &'a FieldQualifier) -> Result<Opt
             }
         }
         Cursor::Json(json, decl) => select(Cursor::Value(view(json, decl)?), &Value::from(&*field.name), true),
-        Cursor::Value(Value::Map(crate::value::Map::Json(map, decl))) => {
+        Cursor::Value(Value::Map(Map::Json(map, decl))) => {
             if let (Some((property, declared)), DeclKind::Object(_)) = (&field.declared, &decl.kind) {
                 let value = map.get(&**property).filter(|value| !value.is_null());
                 return Ok(value.map(|value| Cursor::Json(value, declared)));
             }
-            select(Cursor::Value(Value::Map(crate::value::Map::Json(map, decl))), &Value::from(&*field.name), true)
+            select(Cursor::Value(Value::Map(Map::Json(map, decl))), &Value::from(&*field.name), true)
         }
         value => select(value, &Value::from(&*field.name), true),
     }
@@ -162,6 +210,13 @@ fn select_field<'a>(cursor: Cursor<'a>, field: &'a FieldQualifier) -> Result<Opt
 
 /// The entry or element for a key.
 fn select<'a>(cursor: Cursor<'a>, key: &Value<'_>, presence: bool) -> Result<Option<Cursor<'a>>, EvalError> {
+    if let (Cursor::Lazy(fields), Value::String(name)) = (&cursor, key) {
+        return match fields.field(name) {
+            Some(value) => value.map(|value| Some(Cursor::Value(value))),
+            None if presence => Ok(None),
+            None => Err(EvalError::no_such_key(key)),
+        };
+    }
     let (found, missing): (Option<Value<'a>>, fn(&Value<'_>) -> EvalError) = match cursor.value()? {
         Value::Map(map) => (map.find(key)?, |key| EvalError::no_such_key(key)),
         Value::List(list) => (element(&list, key)?, |key| EvalError::index_out_of_bounds(key)),

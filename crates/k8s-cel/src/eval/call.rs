@@ -53,14 +53,20 @@ impl<'a> Invocation<'_, 'a> {
 impl<'a> Context<'a> {
     pub(super) fn call(&mut self, node: &'a CallNode) -> Evaluated<'a> {
         let mut args = Vec::with_capacity(node.args.len());
+        // Calls with many arguments, or with overloads for different numbers of them, end at the first error.
+        let is_general = match node.function {
+            Function::IndexOf | Function::LastIndexOf => node.overload.is_empty() || node.args.len() > 2,
+            Function::FormatString => true,
+            _ => node.args.len() > 2,
+        };
         let mut failed: Option<EvalError> = None;
         for (at, arg) in node.args.iter().enumerate() {
             match self.eval(arg) {
                 Ok(value) => args.push(value),
                 Err(error) if error.is_cost_limit() => return Err(error),
                 Err(error) => {
-                    // With three or more arguments the rest is not evaluated, and the call then costs nothing.
-                    if node.args.len() > 2 && at + 1 < node.args.len() {
+                    // The rest is not evaluated, and the call costs nothing.
+                    if is_general && at + 1 < node.args.len() {
                         return Err(error);
                     }
                     args.push(Value::Null);
@@ -122,7 +128,13 @@ impl<'a> Context<'a> {
             F::StringsQuote => strings::quote(call),
             F::FormatString => text_format::call(self, call),
             F::IndexOf | F::LastIndexOf if matches!(call.args[0], Value::String(_)) => strings::call(self, call),
-            F::Reverse if matches!(call.args[0], Value::String(_)) => strings::call(self, call),
+            // No release has the overload for strings, and a dynamic operand finds the other one.
+            F::Reverse if matches!(call.args[0], Value::String(_)) => {
+                if call.overload == "list_reverse" {
+                    return Err(call.no_overload());
+                }
+                strings::call(self, call)
+            }
             F::IndexOf
             | F::LastIndexOf
             | F::IsSorted

@@ -33,7 +33,7 @@ impl<'a> Context<'a> {
                 Range::Keys(map.keys(), map)
             }
             value => {
-                let name = go_type(&value);
+                let name = value.go_type();
                 return Err(EvalError::new(match fold.second_slot {
                     None => format!("got '{name}', expected iterable type"),
                     Some(_) => format!("unsupported comprehension range type: {name}"),
@@ -204,25 +204,4 @@ fn insert_new<'a>(map: &mut OwnedMap<'a>, key: Value<'a>, value: Value<'a>) -> R
     }
     map.insert(key, value);
     Ok(())
-}
-
-/// The name of the value's type in the reference implementation, which its messages show.
-fn go_type(value: &Value<'_>) -> String {
-    match value {
-        Value::Null => "types.Null".to_owned(),
-        Value::Bool(_) => "types.Bool".to_owned(),
-        Value::Int(_) => "types.Int".to_owned(),
-        Value::Uint(_) => "types.Uint".to_owned(),
-        Value::Double(_) => "types.Double".to_owned(),
-        Value::String(_) => "types.String".to_owned(),
-        Value::Bytes(_) => "types.Bytes".to_owned(),
-        Value::Duration(_) => "types.Duration".to_owned(),
-        Value::Timestamp(_) => "types.Timestamp".to_owned(),
-        Value::Optional(_) => "*types.Optional".to_owned(),
-        Value::Type(_) => "*types.Type".to_owned(),
-        Value::List(_) | Value::Map(_) | Value::Opaque(_) => {
-            let name = value.type_name();
-            format!("cel.{}", name.rsplit('.').next().unwrap_or(&name))
-        }
-    }
 }

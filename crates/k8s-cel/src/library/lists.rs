@@ -17,6 +17,9 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
     }
     let list = call.list(0)?;
     context.burn(list.len())?;
+    if !accepts(call.function, list)? {
+        return Err(call.no_overload());
+    }
     match call.function {
         Function::IsSorted => is_sorted(list),
         Function::Sum => sum(list, call),
@@ -64,6 +67,19 @@ fn includes<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> Evaluat
     }
 }
 
+/// Whether the function has an overload for the list: the first element decides.
+fn accepts(function: Function, list: &List<'_>) -> Result<bool, EvalError> {
+    let Some(first) = list.iter().next().transpose()? else { return Ok(true) };
+    let summable = matches!(first, Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::Duration(_));
+    Ok(match function {
+        Function::Sum => summable,
+        Function::IsSorted | Function::ListMax | Function::ListMin => {
+            summable || matches!(first, Value::Bool(_) | Value::String(_) | Value::Bytes(_) | Value::Timestamp(_))
+        }
+        _ => true,
+    })
+}
+
 fn order(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, EvalError> {
     ops::compare(a, b).map_err(|error| error.unwrap_or_else(EvalError::no_such_overload))
 }
@@ -73,7 +89,7 @@ fn is_sorted<'a>(list: &List<'a>) -> Evaluated<'a> {
     for item in list.iter() {
         let item = item?;
         if let Some(previous) = &previous
-            && order(previous, &item)? == Ordering::Greater
+            && order(previous, &item).is_ok_and(Ordering::is_gt)
         {
             return Ok(Value::Bool(false));
         }
@@ -106,7 +122,8 @@ fn extreme<'a>(list: &List<'a>, name: &str, replace: Ordering) -> Evaluated<'a> 
     for item in list.iter() {
         let item = item?;
         match &best {
-            Some(value) if order(value, &item)? != replace => {}
+            // What cannot be compared is no better.
+            Some(value) if !order(value, &item).is_ok_and(|order| order == replace) => {}
             _ => best = Some(item),
         }
     }

@@ -69,7 +69,13 @@ fn network<'a>(call: &Invocation<'_, 'a>) -> Evaluated<'a> {
             Value::opaque(Opaque::Cidr(Cidr { address, bits: network.bits }))
         }
         // Text that is no address is not reported as such.
-        Function::ContainsIP => Value::Bool(contains(network, ip(call, 1).map_err(|_| EvalError::no_such_overload())?)),
+        Function::ContainsIP => Value::Bool(contains(
+            network,
+            ip(call, 1).map_err(|error| match &call.args[1] {
+                Value::String(_) => EvalError::no_such_overload(),
+                _ => error,
+            })?,
+        )),
         _ => {
             let other = cidr(call, 1)?;
             Value::Bool(network.bits <= other.bits && contains(network, other.address))

@@ -53,12 +53,15 @@ pub(crate) fn call<'a>(call: &Invocation<'_, 'a>) -> Evaluated<'a> {
 }
 
 fn operand(call: &Invocation<'_, '_>, at: usize) -> Result<Quantity, EvalError> {
+    let is_arithmetic = matches!(call.function, Function::QuantityAdd | Function::QuantitySub);
     match call.args.get(at) {
         Some(Value::Opaque(opaque)) => match &**opaque {
             Opaque::Quantity(quantity) => Ok(*quantity),
             _ => Err(call.no_overload()),
         },
-        Some(Value::Int(value)) if at > 0 => Ok(Quantity { mantissa: i128::from(*value), scale: 0, small: true }),
+        Some(Value::Int(value)) if at > 0 && is_arithmetic => {
+            Ok(Quantity { mantissa: i128::from(*value), scale: 0, small: true })
+        }
         _ => Err(call.no_overload()),
     }
 }

@@ -12,7 +12,8 @@ use crate::value::{Text, Value};
 
 pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> Evaluated<'a> {
     let (Some(Value::String(text)), Some(Value::String(pattern))) = (call.args.first(), call.args.get(1)) else {
-        return Err(if call.function == Function::Matches {
+        let is_text = matches!(call.args.first(), Some(Value::String(_)));
+        return Err(if call.function == Function::Matches || !is_text {
             EvalError::no_such_overload()
         } else {
             call.no_overload()
@@ -40,8 +41,11 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
             None => Value::from(""),
         }),
         _ => {
-            let limit =
-                if call.args.len() > 2 { usize::try_from(call.int(2)?).unwrap_or(usize::MAX) } else { usize::MAX };
+            let limit = if call.args.len() > 2 {
+                usize::try_from(call.int(2).map_err(|_| EvalError::no_such_overload())?).unwrap_or(usize::MAX)
+            } else {
+                usize::MAX
+            };
             find_all(context, &regex, text, limit)
         }
     }

@@ -169,6 +169,9 @@ fn join<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> Evaluated<'
     for (at, item) in list.iter().enumerate() {
         let item = item?;
         let Value::String(text) = &item else {
+            if at == 0 {
+                return Err(call.no_overload());
+            }
             return Err(EvalError::new(format!("join: invalid input: {item}")));
         };
         context.burn(1 + (text.len() + separator.len()) / 8)?;

@@ -2,6 +2,7 @@
 
 mod case;
 mod fuzz;
+mod lazy;
 mod limits;
 mod recorded;
 mod releases;
