@@ -27,20 +27,21 @@ impl Fetch for PeerFetch {
         self.user.write_headers(&mut headers);
         Box::pin(async move {
             let candidate = Candidate { id: server.name().clone(), address };
-            let response = self.forwarder.get(&candidate, &path, headers, bytes_max).await.map_err(fetch_error)?;
+            let response =
+                self.forwarder.get(&candidate, &path, headers, bytes_max).await.map_err(|error| fetch_error(&error))?;
             let (head, body) = response.into_parts();
             Ok(FetchResponse { status: head.status, headers: head.headers, body })
         })
     }
 }
 
-fn fetch_error(error: GetError) -> FetchError {
+fn fetch_error(error: &GetError) -> FetchError {
     let reason = error.to_string();
     match error {
         GetError::Dial(DialError::Unreachable(_) | DialError::Proxy(_)) => FetchError::Unreachable { reason },
         GetError::Dial(DialError::Tls(_)) => FetchError::Tls { reason },
         GetError::Dial(DialError::TimedOut) => FetchError::TimedOut,
-        GetError::TooLong { bytes_max } => FetchError::TooLong { bytes_max },
+        GetError::TooLong { bytes_max } => FetchError::TooLong { bytes_max: *bytes_max },
         GetError::InvalidPath(_) | GetError::ConnectionBroken(_) | GetError::BodyBroken(_) => {
             FetchError::Broken { reason }
         }

@@ -31,7 +31,7 @@ pub(crate) fn storage_feeds(
 /// A feed of stored values, decoded. A value that decodes to `None` counts as absent.
 struct DecodedFeed<S, T> {
     stored: Box<dyn Feed<S>>,
-    decode: fn(&ServerId, S) -> Option<T>,
+    decode: fn(&ServerId, &S) -> Option<T>,
 }
 
 impl<S, T> Feed<T> for DecodedFeed<S, T> {
@@ -44,12 +44,12 @@ impl<S, T> Feed<T> for DecodedFeed<S, T> {
         match self.stored.take_update() {
             FeedUpdate::All(all) => {
                 let decoded =
-                    all.into_iter().filter_map(|(server, value)| Some((server.clone(), decode(&server, value)?)));
+                    all.into_iter().filter_map(|(server, value)| Some((server.clone(), decode(&server, &value)?)));
                 FeedUpdate::All(decoded.collect())
             }
             FeedUpdate::Changes(changes) => {
                 let decoded = changes.into_iter().map(|(server, value)| {
-                    let value = value.and_then(|value| decode(&server, value));
+                    let value = value.and_then(|value| decode(&server, &value));
                     (server, value)
                 });
                 FeedUpdate::Changes(decoded.collect())
@@ -58,8 +58,8 @@ impl<S, T> Feed<T> for DecodedFeed<S, T> {
     }
 }
 
-pub(crate) fn decode_lease(_server: &ServerId, lease: Arc<Lease>) -> Option<MemberPresence> {
-    match IdentityLease::from_lease(&lease) {
+pub(crate) fn decode_lease(_server: &ServerId, lease: &Arc<Lease>) -> Option<MemberPresence> {
+    match IdentityLease::from_lease(lease) {
         Ok(lease) => Some(MemberPresence::Leased(lease)),
         Err(reason) => {
             tracing::debug!(lease = lease.metadata.name, %reason, "lease ignored: not an identity lease");
@@ -68,20 +68,20 @@ pub(crate) fn decode_lease(_server: &ServerId, lease: Arc<Lease>) -> Option<Memb
     }
 }
 
-fn decode_record(server: &ServerId, record: Arc<Endpoints>) -> Option<Address> {
-    record_address(server, &record)
+fn decode_record(server: &ServerId, record: &Arc<Endpoints>) -> Option<Address> {
+    record_address(server, record)
         .inspect_err(|reason| tracing::warn!(%server, %reason, "endpoint record ignored"))
         .ok()
 }
 
 /// A document that cannot be decoded makes its server unknown, so that it is fetched.
-fn decode_document(server: &ServerId, (version, bytes): (EntryVersion, Bytes)) -> Option<ObservedDocument> {
-    let content = match StoredDocument::decode(&bytes) {
+fn decode_document(server: &ServerId, (version, bytes): &(EntryVersion, Bytes)) -> Option<ObservedDocument> {
+    let content = match StoredDocument::decode(bytes) {
         Ok(stored) => DocumentContent::Document(stored),
         Err(error) => {
             tracing::warn!(%server, %error, "stored document ignored");
             if error.is_newer_format() { DocumentContent::NewerFormat } else { DocumentContent::Unreadable }
         }
     };
-    Some(ObservedDocument { version, content })
+    Some(ObservedDocument { version: *version, content })
 }

@@ -208,7 +208,7 @@ impl TrackedMember {
 
     fn observe_presence(&mut self, presence: Option<MemberPresence>, now: Instant) {
         let renewal = |presence: &MemberPresence| {
-            (presence.holder().clone(), presence.lease().and_then(|lease| lease.renew_time.clone()))
+            (presence.holder().clone(), presence.lease().and_then(|lease| lease.renew_time))
         };
         let (before, after) = (self.presence.as_ref().map(renewal), presence.as_ref().map(renewal));
         if before != after {

@@ -32,7 +32,7 @@ impl TrackerFixture {
     }
 
     fn observe_lease(&mut self, name: &str, lease: Option<Lease>) {
-        let presence = lease.and_then(|lease| decode_lease(&server_id(name), Arc::new(lease)));
+        let presence = lease.and_then(|lease| decode_lease(&server_id(name), &Arc::new(lease)));
         self.tracker.observe_presence(FeedUpdate::Changes(vec![(server_id(name), presence)]), self.now);
     }
 
@@ -283,7 +283,7 @@ fn full_update_removes_missing_entries() {
     fixture.renew_lease("a", 1, 0);
     fixture.renew_lease("b", 1, 0);
     fixture.put_record("b", 2);
-    let present = |name| (server_id(name), decode_lease(&server_id(name), Arc::new(lease(name, 1, 0))).unwrap());
+    let present = |name| (server_id(name), decode_lease(&server_id(name), &Arc::new(lease(name, 1, 0))).unwrap());
     fixture.tracker.observe_presence(FeedUpdate::All(vec![present("b"), present("c")]), fixture.now);
     fixture.check(&expect!["b unknown?, c unknown?"]);
     fixture.tracker.observe_addresses(FeedUpdate::All(Vec::new()), fixture.now);
