@@ -22,7 +22,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     check_deletable,
     adjust_deletion: |stored, outcome, now| match outcome {
         DeleteOutcome::Remove(last) => mark_terminating(&last, stored, now),
-        other => other,
+        other @ (DeleteOutcome::Mark(_) | DeleteOutcome::Pending) => other,
     },
     is_removed_by_update: |_, namespace| is_finalized(namespace),
     subresources: &[
