@@ -109,6 +109,10 @@ impl DeclType {
         Self { kind, max_elements, min_serialized_size, nullable: false }
     }
 
+    pub(crate) const fn plain() -> Self {
+        Self { kind: DeclKind::Dyn, max_elements: 0, min_serialized_size: 1, nullable: false }
+    }
+
     /// A value of any type.
     pub fn dynamic() -> Self {
         Self::simple(DeclKind::Dyn, 0, 1)

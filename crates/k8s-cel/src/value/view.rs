@@ -33,16 +33,21 @@ pub(crate) fn view<'a>(json: &'a Json, decl: &'a DeclType) -> Result<Value<'a>, 
         (DeclKind::Bool, Json::Bool(value)) => Ok(Value::Bool(*value)),
         (DeclKind::IntOrString, Json::String(text)) => Ok(Value::String(Text::Borrowed(text))),
         (DeclKind::IntOrString, Json::Number(number)) if number.is_i64() => Ok(numeric(number)),
-        (DeclKind::Optional(inner), _) => view(json, inner).map(Value::some),
+        // Inside an optional variable upstream sees the plain document: no formats, no escaped names, no list types.
+        (DeclKind::Optional(_), _) => view(json, &PLAIN).map(Value::some),
         (_, Json::String(text)) => formatted(&decl.kind, text),
         _ => Err(mismatch(&decl.kind, json)),
     }
 }
 
+static PLAIN: DeclType = DeclType::plain();
+
 fn formatted<'a>(kind: &DeclKind, text: &str) -> Result<Value<'a>, EvalError> {
     let invalid = |what: &str| EvalError::new(format!("Invalid {what} {text}"));
     match kind {
-        DeclKind::Duration => parse_format_duration(text).map(Value::Duration).ok_or_else(|| invalid("duration")),
+        DeclKind::Duration => parse_format_duration(text)
+            .map(Value::Duration)
+            .ok_or_else(|| EvalError::new(format!("Invalid duration {text}: unable to parse {text} as duration"))),
         DeclKind::Date => parse_date(text).map(Value::Timestamp).ok_or_else(|| invalid("date formatted string")),
         DeclKind::DateTime => {
             parse_date_time(text).map(Value::Timestamp).ok_or_else(|| invalid("date-time formatted string"))

@@ -65,3 +65,8 @@ fn library_results_and_costs_equal_the_recorded_ones() {
 fn errors_of_operands_and_unusual_comparisons_equal_the_recorded_ones() {
     check_table(include_str!("data/errors.jsonl"), 350);
 }
+
+#[test]
+fn values_of_every_schema_type_equal_the_recorded_ones() {
+    check_table(include_str!("data/values.jsonl"), 750);
+}
