@@ -274,9 +274,9 @@ fn authorization_header_is_parsed_as_in_kubernetes() {
     for value in ["Bearer secret", "bearer secret", "BEARER secret", "  Bearer secret  ", "Bearer secret more"] {
         check(ABSENT, ABSENT, &[("Authorization", value)], &alice);
     }
-    let nobody = expect!["Anonymous system:anonymous groups=system:unauthenticated"];
+    let anonymous = expect!["Anonymous system:anonymous groups=system:unauthenticated"];
     for value in ["", "Basic c2VjcmV0", "Bearer", "Bearer ", "secret"] {
-        check(ABSENT, ABSENT, &[("authorization", value)], &nobody);
+        check(ABSENT, ABSENT, &[("authorization", value)], &anonymous);
     }
     check(
         ABSENT,

@@ -34,7 +34,7 @@ fn describe_impersonation(requester: &str, headers: &[(&str, &str)]) -> String {
     let headers = headers.iter().map(|(name, value)| (*name, value.as_bytes()));
     let impersonated = match ImpersonatedUser::from_headers(&headers) {
         Ok(Some(impersonated)) => impersonated,
-        Ok(None) => return "nobody".to_owned(),
+        Ok(None) => return "none".to_owned(),
         Err(error) => return format!("{} {}", error.to_status().code, error.to_status().message),
     };
     let authorizer = Authorizer::parse("RBAC").unwrap();
@@ -51,8 +51,8 @@ fn check(requester: &str, headers: &[(&str, &str)], expected: &Expect) {
 
 #[test]
 fn request_without_impersonate_user_is_not_impersonated() {
-    check("alice", &[("accept", "*/*"), ("x-impersonate-user", "bob")], &expect!["nobody"]);
-    check("alice", &[("impersonate-user", "")], &expect!["nobody"]);
+    check("alice", &[("accept", "*/*"), ("x-impersonate-user", "bob")], &expect!["none"]);
+    check("alice", &[("impersonate-user", "")], &expect!["none"]);
 }
 
 #[test]
@@ -158,10 +158,10 @@ fn impersonating_masters_needs_permission_on_that_group() {
     check("may-one-group", &masters[..2], &expect!["bob uid= groups=developers+system:authenticated extra={}"]);
     check("may-users", &masters, &expect!["bob uid= groups=developers+system:masters+system:authenticated extra={}"]);
     check(
-        "nobody-special",
+        "unprivileged",
         &[("impersonate-user", "bob")],
         &expect![[
-            r#"403 users "bob" is forbidden: User "nobody-special" cannot impersonate resource "users" in API group "" at the cluster scope"#
+            r#"403 users "bob" is forbidden: User "unprivileged" cannot impersonate resource "users" in API group "" at the cluster scope"#
         ]],
     );
 }

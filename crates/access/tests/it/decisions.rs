@@ -65,7 +65,7 @@ pub(crate) const POLICY: &str = "
     bind odd-subject to clusterrole pod-reader: Robot=rob
     bind bare-account to clusterrole pod-reader: sa=lost
     bind every-account to clusterrole log-reader: group=system:serviceaccounts
-    bind nobody to clusterrole pod-reader:
+    bind absent to clusterrole pod-reader:
     bind known to clusterrole health: group=system:authenticated
     bind unknown to clusterrole metrics: group=system:unauthenticated
     bind dev/deployers to role deployer: user=bob sa=builder sa=ci/robot
@@ -219,7 +219,7 @@ const DECISIONS: &[(&str, &str, &str)] = &[
     ("dev:builder", "list pods -n dev", "no"),
     ("builder", "list pods -n dev", "no"),
     ("rob", "get pods p -n dev", "no"),
-    ("nobody", "get pods p -n dev", "no"),
+    ("absent", "get pods p -n dev", "no"),
     // Missing roles and unsupported role references.
     ("gina", "get pods p -n dev", "no"),
     ("rolf", "create deployments.apps -n dev", "no"),

@@ -40,7 +40,7 @@ pub(crate) struct UpArgs {
     /// Use a new folder and delete it at the end
     #[arg(long, conflicts_with = "data_dir")]
     pub(crate) ephemeral: bool,
-    /// The port of the front door [default: a free one, the same at every start]
+    /// The port of the load balancer [default: a free one, the same at every start]
     #[arg(long)]
     pub(crate) port: Option<u16>,
     /// Write the kubeconfig there, too
@@ -76,7 +76,7 @@ pub(crate) struct DownArgs {
 pub(crate) struct KubeconfigArgs {
     #[command(flatten)]
     pub(crate) lab: DataDirArgs,
-    /// The one for this server alone, such as a, and not for the front door
+    /// The one for this server alone, such as a, and not for the load balancer
     #[arg(long)]
     pub(crate) server: Option<String>,
 }
