@@ -1,5 +1,7 @@
 //! A cluster that is no lab, seen from outside: what its leases, its discovery and its debug page say. Nothing is changed there.
 
+pub mod object_counts;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,7 +51,7 @@ pub enum ClusterError {
     #[error("the server refuses {path}: {code} {message}")]
     Refused {
         /// What was asked.
-        path: &'static str,
+        path: String,
         /// The code.
         code: u16,
         /// Its words.
@@ -133,7 +135,11 @@ pub async fn fetch_snapshot(access: &ClusterAccess) -> Result<LabSnapshot, Clust
     let leases = client.request(AdminRequest::get(IDENTITY_LEASES_PATH)).await?;
     if !leases.status.is_success() {
         let message = leases.json()["message"].as_str().unwrap_or_default().to_owned();
-        return Err(ClusterError::Refused { path: IDENTITY_LEASES_PATH, code: leases.status.as_u16(), message });
+        return Err(ClusterError::Refused {
+            path: IDENTITY_LEASES_PATH.to_owned(),
+            code: leases.status.as_u16(),
+            message,
+        });
     }
     let version = client.request(AdminRequest::get("/version")).await?.json();
     // A stock server has no such page, and not everybody may read ours.

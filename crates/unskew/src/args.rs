@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use catalogue::Release;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::lab;
+use crate::{inventory, lab};
 
 /// What the user asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(crate) enum Command {
         /// Everything after `serve`.
         args: Vec<String>,
     },
+    /// Show what is stored.
+    Inventory(inventory::InventoryArgs),
     /// Something about a lab.
     Lab(lab::LabCommand),
     /// Become a process that ends with its parent.
@@ -66,6 +68,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         CliCommand::Down(down) => Command::Lab(lab::LabCommand::Down(down)),
         CliCommand::Kubeconfig(place) => Command::Lab(lab::LabCommand::Kubeconfig(place)),
         CliCommand::Status(status) => Command::Lab(lab::LabCommand::Status(status)),
+        CliCommand::Inventory(args) => Command::Inventory(args),
         CliCommand::Start(order) => Command::Lab(lab::LabCommand::ServerAction("start", order)),
         CliCommand::Stop(order) => Command::Lab(lab::LabCommand::ServerAction("stop", order)),
         CliCommand::Kill(order) => Command::Lab(lab::LabCommand::ServerAction("kill", order)),
@@ -120,7 +123,7 @@ struct Cli {
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Run", &["serve", "gateway"]),
     ("Lab", &["up", "down", "start", "stop", "kill", "pause", "resume", "rollout", "demo", "kubeconfig"]),
-    ("Look", &["status", "releases"]),
+    ("Look", &["status", "inventory", "releases"]),
     ("Other", &["version", "completion"]),
 ];
 
@@ -166,6 +169,9 @@ enum CliCommand {
     /// Show a lab, or any cluster
     #[command(after_help = STATUS_EXAMPLES)]
     Status(lab::args::StatusArgs),
+    /// Show what is stored: versions, encodings, encryption keys; reads storage directly and changes nothing
+    #[command(after_help = inventory::EXAMPLES)]
+    Inventory(inventory::InventoryArgs),
     /// Start a server of the lab
     Start(lab::args::ServerActionArgs),
     /// Stop a server of the lab in order
@@ -274,6 +280,7 @@ mod tests {
 
             Look:
               status      Show a lab, or any cluster
+              inventory   Show what is stored: versions, encodings, encryption keys; reads storage directly and changes nothing
               releases    What Kubernetes releases serve and store
 
             Other:
@@ -298,11 +305,15 @@ mod tests {
     fn lab_commands_are_parsed_with_their_flags() {
         check(
             "unskew stop b",
-            &expect![[r#"Lab(ServerAction("stop", ServerActionArgs { server: "b", lab: DataDirArgs { data_dir: None } }))"#]],
+            &expect![[
+                r#"Lab(ServerAction("stop", ServerActionArgs { server: "b", lab: DataDirArgs { data_dir: None } }))"#
+            ]],
         );
         check(
             "unskew rollout --to 1.37 --data-dir /x",
-            &expect![[r#"Lab(Rollout(RolloutArgs { to: [R37], back: false, lab: DataDirArgs { data_dir: Some("/x") } }))"#]],
+            &expect![[
+                r#"Lab(Rollout(RolloutArgs { to: [R37], back: false, lab: DataDirArgs { data_dir: Some("/x") } }))"#
+            ]],
         );
         check("unskew rollout", &expect!["error: the following required arguments were not provided:"]);
         check(

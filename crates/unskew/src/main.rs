@@ -6,6 +6,7 @@
 mod args;
 mod flags;
 mod gateway;
+mod inventory;
 mod kubeconfig;
 mod lab;
 mod logging;
@@ -46,6 +47,7 @@ fn run(command: Command) -> ExitCode {
         }
         Command::Serve { args } => serve::main(args),
         Command::Gateway { args } => gateway::main(args),
+        Command::Inventory(args) => inventory::main(args),
         Command::Lab(task) => lab::main(task),
         Command::TiedToParent { parent, command } => lab::run_tied_to_parent(parent, &command),
         Command::Completion { script } => {
