@@ -152,7 +152,7 @@ impl PageSizer {
     }
 }
 
-pub(super) fn range_request(range: &KeyRange) -> Result<RangeRequest, EtcdFailure> {
+fn range_request(range: &KeyRange) -> Result<RangeRequest, EtcdFailure> {
     let first = range.first_key().clone();
     if range.at_revision == Some(Revision(0)) {
         // etcd takes 0 for the current revision.
