@@ -123,6 +123,8 @@ pub struct InventoryBuilder {
 struct ObservedForm<'v> {
     envelope: Envelope<'v>,
     encryption: Option<EncryptedValue<'v>>,
+    /// The value, decrypted if the keys allow it.
+    bytes: &'v [u8],
 }
 
 impl InventoryBuilder {
@@ -157,6 +159,17 @@ impl InventoryBuilder {
 
     /// Adds one value. A key outside the prefix is ignored.
     pub fn add(&mut self, key: &[u8], value: &[u8], revision: u64) {
+        self.add_and_inspect(key, value, revision, |_, _, _| {});
+    }
+
+    /// Like [`Self::add`], and shows the envelope and the decrypted bytes of an API object to `inspect`.
+    pub fn add_and_inspect(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        revision: u64,
+        inspect: impl FnOnce(&KeyOwner<'_>, &Envelope<'_>, &[u8]),
+    ) {
         let text = String::from_utf8_lossy(key);
         let Some(below) = text.strip_prefix(&*self.prefix) else { return };
         self.objects += 1;
@@ -168,6 +181,9 @@ impl InventoryBuilder {
                 Some(observe(self.encryption.as_ref(), &owner, key, value, &mut plain))
             }
         };
+        if let Some(ObservedForm { envelope, bytes, .. }) = &observed {
+            inspect(&owner, envelope, bytes);
+        }
         if let Some(ObservedForm { envelope: Envelope::Encrypted(encrypted), .. }) = &observed {
             self.has_kms |= encrypted.provider == "kms";
             self.has_unread_encrypted |= encrypted.provider != "kms";
@@ -222,23 +238,25 @@ fn observe<'v>(
 ) -> ObservedForm<'v> {
     let envelope = Envelope::parse(value);
     let (Envelope::Encrypted(encrypted), Some(config)) = (&envelope, encryption) else {
-        return ObservedForm { envelope, encryption: None };
+        return ObservedForm { envelope, encryption: None, bytes: value };
     };
     let encrypted = *encrypted;
+    let mut bytes = value;
     let envelope = match config.decrypt(owner.group, owner.resource, &encrypted, key) {
         Ok(decrypted) => {
             *plain = decrypted;
-            match Envelope::parse(plain) {
+            bytes = plain;
+            match Envelope::parse(bytes) {
                 // A server would not decrypt twice.
                 Envelope::Encrypted(_) => Envelope::Undecodable(UndecodableReason::UnknownEncoding),
                 inner @ (Envelope::Object { .. } | Envelope::Undecodable(_)) => inner,
             }
         }
-        Err(DecryptError::Kms) => return ObservedForm { envelope, encryption: None },
+        Err(DecryptError::Kms) => return ObservedForm { envelope, encryption: None, bytes },
         Err(DecryptError::KeyNotConfigured) => Envelope::Undecodable(UndecodableReason::KeyNotConfigured),
         Err(DecryptError::Failed) => Envelope::Undecodable(UndecodableReason::DecryptionFailed),
     };
-    ObservedForm { envelope, encryption: Some(encrypted) }
+    ObservedForm { envelope, encryption: Some(encrypted), bytes }
 }
 
 struct AddedValue<'k> {
@@ -273,7 +291,7 @@ impl ResourceInventory {
     }
 
     fn add(&mut self, observed: Option<ObservedForm<'_>>, added: &AddedValue<'_>) {
-        let Some(ObservedForm { envelope, encryption }) = observed else {
+        let Some(ObservedForm { envelope, encryption, .. }) = observed else {
             return self.form("", "", None, None).add(added);
         };
         match envelope {

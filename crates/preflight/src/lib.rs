@@ -4,12 +4,14 @@
 //! value to an [`InventoryBuilder`](inventory::InventoryBuilder).
 //!
 //! Reading order: [`envelope`] (what one value says of itself), [`encryption`] (values that are encrypted), [`key_layout`]
-//! (which resource a key belongs to), [`inventory`] (the sums) and [`table`] (the sums as text). [`releases`] is the only
-//! module that uses the catalogue.
+//! (which resource a key belongs to), [`inventory`] (the sums), [`clients`] (who uses which version), [`verdict`] (what another
+//! release would do) and [`table`] (both as text). [`releases`] is the only module that uses the catalogue.
 
+pub mod clients;
 pub mod encryption;
 pub mod envelope;
 pub mod inventory;
 pub mod key_layout;
 pub mod releases;
 pub mod table;
+pub mod verdict;

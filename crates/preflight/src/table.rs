@@ -1,9 +1,10 @@
-//! An inventory as text for people.
+//! Inventories and preflights as text for people.
 
 use std::fmt::Write as _;
 
 use crate::inventory::{Inventory, ResourceInventory, StoredEncryption, StoredForm};
 use crate::key_layout::ResourceClass;
+use crate::verdict::{Effect, Preflight};
 
 const COLUMNS: usize = 7;
 const HEADER: [&str; COLUMNS] = ["RESOURCE", "VERSION", "ENCODING", "ENCRYPTION", "OBJECTS", "BYTES", "OLDEST"];
@@ -94,4 +95,65 @@ fn render_rows(rows: &[[String; COLUMNS]]) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// The verdict, the findings with their evidence and cures, and what was not looked at.
+pub fn render_preflight(preflight: &Preflight) -> String {
+    let mut text = String::new();
+    let verdict = match preflight.findings.len() {
+        0 => "nothing was found that makes it unsafe".to_owned(),
+        1 => "NOT SAFE, 1 finding".to_owned(),
+        count => format!("NOT SAFE, {count} findings"),
+    };
+    let _ = writeln!(text, "{} to {}: {verdict}", preflight.source, preflight.to);
+    for finding in &preflight.findings {
+        let resource = if finding.resource.is_empty() { String::new() } else { format!(" {}", finding.resource) };
+        let _ = writeln!(text, "\n{}{resource}", effect_heading(finding.effect));
+        let _ = writeln!(text, "  {}.", finding.evidence);
+        for object in &finding.objects {
+            let _ = writeln!(text, "    {object}");
+        }
+        let _ = writeln!(text, "  Cure: {}", finding.cure);
+    }
+    let _ = writeln!(text, "\nNot looked at:");
+    for sentence in &preflight.not_looked_at {
+        let _ = writeln!(text, "  {sentence}");
+    }
+    text
+}
+
+/// The steps of the change, numbered; the cures first.
+pub fn render_plan(preflight: &Preflight) -> String {
+    let mut steps: Vec<String> = Vec::new();
+    for finding in &preflight.findings {
+        let resource = if finding.resource.is_empty() { String::new() } else { format!("{}: ", finding.resource) };
+        steps.push(format!("{resource}{}", finding.cure));
+    }
+    if !preflight.findings.is_empty() {
+        steps.push(format!("Run `unskew preflight --to {}` again, until it finds nothing.", preflight.to));
+    }
+    steps.push("Back up storage: a copy of the SQLite file, or an etcd snapshot.".to_owned());
+    steps.push(format!("Move one server to {}, and look at its /readyz, at lists and at logs.", preflight.to));
+    steps.push("Move the other servers, one after another. Do not turn new APIs on yet.".to_owned());
+    steps.push(
+        "Run `unskew inventory` and `unskew preflight --to` the release before, to see whether the way back is open."
+            .to_owned(),
+    );
+    steps.push("Then turn new APIs on. What they store may close the way back: point of no return.".to_owned());
+    let mut text = String::from("Plan:\n");
+    for (index, step) in steps.iter().enumerate() {
+        let _ = writeln!(text, "  {}. {step}", index + 1);
+    }
+    text
+}
+
+const fn effect_heading(effect: Effect) -> &'static str {
+    match effect {
+        Effect::StartRefused => "SERVER DOES NOT START",
+        Effect::Unreadable => "UNREADABLE",
+        Effect::Unjudged => "CANNOT BE JUDGED",
+        Effect::Invisible => "INVISIBLE",
+        Effect::FieldsDropped => "FIELDS DROPPED",
+        Effect::ClientsRefused => "CLIENTS REFUSED",
+    }
 }

@@ -33,6 +33,9 @@ const SCANS_MAX: u32 = 3;
 /// How often progress is shown on a terminal, and in a log.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 const PROGRESS_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// How long one page may take, over all members. For the first page etcd counts every key of the prefix: seconds for a million
+/// on a busy machine.
+const ETCD_REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long etcd connections may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -112,8 +115,7 @@ pub(crate) async fn read_inventory(args: &StorageArgs) -> anyhow::Result<Invento
         ScanEvent::Entry(entry) => builder.add(&entry.key, &entry.value, entry.revision.0),
     });
     let revision = scanned.await;
-    let source = storage.source.clone();
-    storage.close().await;
+    let source = storage.close().await;
     Ok(builder.finish(source, revision?))
 }
 
@@ -146,7 +148,8 @@ enum StorageScan {
 impl StorageReader {
     pub(crate) async fn open(args: &StorageArgs) -> anyhow::Result<Self> {
         let tasks = Tasks::new();
-        let etcd = async |config: store::etcd::Config| -> anyhow::Result<Self> {
+        let etcd = async |mut config: store::etcd::Config| -> anyhow::Result<Self> {
+            config.timeouts.request = ETCD_REQUEST_TIMEOUT;
             let source = config.servers.join(",");
             let backend = StorageBackend::Etcd(EtcdStore::open(&config, tasks.clone()).await?);
             Ok(Self { source, backend, tasks: tasks.clone() })
@@ -200,7 +203,7 @@ impl StorageReader {
                     |error: store::sqlite::OpenError| store::Error::Unavailable { reason: error.to_string() };
                 StorageScan::Sqlite(Box::new(SqliteScan::open(file, prefix.to_owned()).map_err(unavailable)?))
             }
-            StorageBackend::Etcd(store) => StorageScan::Etcd(Box::new(store.scan(prefix.to_owned())?)),
+            StorageBackend::Etcd(store) => StorageScan::Etcd(Box::new(store.scan(prefix.to_owned()))),
         };
         let mut progress = Progress::new();
         while let Some(entries) = scan.next_chunk().await? {
@@ -213,10 +216,12 @@ impl StorageReader {
         Ok(scan.revision())
     }
 
-    pub(crate) async fn close(self) {
+    /// Closes the connections; the storage's name remains.
+    pub(crate) async fn close(self) -> String {
         if let Err(error) = self.tasks.stop(CLOSE_TIMEOUT).await {
             tracing::debug!(%error, "etcd connections did not close in time");
         }
+        self.source
     }
 }
 
@@ -280,7 +285,7 @@ impl Progress {
     }
 }
 
-fn read_encryption_config(file: &Path) -> anyhow::Result<EncryptionConfig> {
+pub(crate) fn read_encryption_config(file: &Path) -> anyhow::Result<EncryptionConfig> {
     let flag = || format!("--encryption-provider-config: {}", file.display());
     let bytes = std::fs::read(file).with_context(flag)?;
     let config = decode::decode_value(&bytes, BodyEncoding::Yaml).map_err(anyhow::Error::msg).with_context(flag)?;

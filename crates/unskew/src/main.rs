@@ -10,6 +10,7 @@ mod inventory;
 mod kubeconfig;
 mod lab;
 mod logging;
+mod preflight;
 mod process;
 mod serve;
 mod shared_flags;
@@ -48,6 +49,7 @@ fn run(command: Command) -> ExitCode {
         Command::Serve { args } => serve::main(args),
         Command::Gateway { args } => gateway::main(args),
         Command::Inventory(args) => inventory::main(args),
+        Command::Preflight(args) => preflight::main(args),
         Command::Lab(task) => lab::main(task),
         Command::TiedToParent { parent, command } => lab::run_tied_to_parent(parent, &command),
         Command::Completion { script } => {

@@ -128,3 +128,36 @@ fn short_payloads_and_kms_are_not_decrypted() {
         assert_eq!(decrypt(&right, "", b"k8s:enc:kms:v2:k1:x", STORAGE_KEY), Err(DecryptError::Kms));
     }
 }
+
+/// Values that kube-apiserver 1.36.4 stored, sealed with [`KEY`] under the name `k1`: provider, storage key, base64, content.
+const RECORDED: [(&str, &str, &str, &str); 3] = [
+    (
+        "aescbc",
+        "/registry/secrets/default/a",
+        "azhzOmVuYzphZXNjYmM6djE6azE6udDSzqwhHiv5KE2DY39BoPXk6thuIwwRfX2FAMnN5fpgdObbjBJwBnrGUHE8i3xzb9RjzwxiyNhU4qp1feAQvIdOFtane6swAwzcdWCaMFOZzIu9w7igv59+hyilDiRNNQBLdhrOG1jY6+G47gTaZkc4Fc45ZrmaLxCUkjavxM3oGkroCxi/ToZ2S+cz4R3vrt18Tk0eoE0P9J5zexFnessTCjYitGhDrWmuINlZ8+LI4fal6Ei0Vhnmhkh1n5Zj",
+        "v1 Secret",
+    ),
+    (
+        "aesgcm",
+        "/registry/configmaps/default/a",
+        "azhzOmVuYzphZXNnY206djE6azE6vUzlG94KB/2wReGtfdA1FTQ1arB+MSqRkLtAdI6G2jxmE1sGRZobT9Q7khCXOigVWG3OIv7x8yIbftLg4YOLfOaE6H20xFDmjiwM5sZeZLrdwkHsAxcf7G+a9MIPgJTCJ/pFqzc8i2VJTNJbnUbyuA+nHgOSvlEHDrbcmH0=",
+        "v1 ConfigMap",
+    ),
+    (
+        "secretbox",
+        "/registry/leases/default/a",
+        "azhzOmVuYzpzZWNyZXRib3g6djE6azE6fqvh9DiahEqtJLhin87uBz/rf1EVYf//HWVR0vNy+UpVk22gcIcxKY7a+GZ5h3eIXJoyJgi+dS6crD7AIEp2r8RlmvWOYmwJhXEN0EvFntW47kQGJOrIwfPG7MACldWld+NY6XwW4F5MkVOyGY7FZeSGTBu0IxCEkfDL02Y2v1IkQKNp5EavLi+MZ3Fynjxyc2hfC4cCQW3ldMY=",
+        "coordination.k8s.io/v1 Lease",
+    ),
+];
+
+#[test]
+fn values_of_a_real_kube_apiserver_are_decrypted() {
+    for (provider, storage_key, recorded, expected) in RECORDED {
+        let value = STANDARD.decode(recorded).unwrap();
+        let right = config(provider, "k1", KEY).unwrap();
+        let plain = decrypt(&right, "", &value, storage_key).unwrap();
+        let Envelope::Object { api_version, kind, .. } = Envelope::parse(&plain) else { panic!("{provider}") };
+        assert_eq!(format!("{api_version} {kind}"), expected);
+    }
+}
