@@ -130,8 +130,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Other", &["version", "completion"]),
 ];
 
-const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 done and something is wrong (rollout, demo, preflight), 64 wrong usage, 69 not available.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 not well (rollout, demo, preflight), 64 wrong usage, 69 not available.";
 
 const UP_EXAMPLES: &str = "Examples:
   unskew up                            three servers in the middle of an upgrade, on one SQLite file
@@ -298,7 +297,7 @@ mod tests {
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit codes: 0 done, 1 done and something is wrong (rollout, demo, preflight), 64 wrong usage, 69 not available.
+            Exit codes: 0 done, 1 not well (rollout, demo, preflight), 64 wrong usage, 69 not available.
         "#]]
         .assert_eq(&help.to_string());
     }

@@ -26,9 +26,9 @@ fn forms(inventory: &Value, resource: &str) -> Vec<String> {
         resources.filter(|found| found["resource"] == resource).flat_map(|found| found["forms"].as_array().unwrap());
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let form = |form: &Value| {
-        let encryption = match &form["encryption"] {
-            Value::Null => "plain".to_owned(),
-            encryption => format!("{}:{}", text(&encryption["provider"]), text(&encryption["key"])),
+        let encryption = match form["encryption"].is_null() {
+            true => "plain".to_owned(),
+            false => format!("{}:{}", text(&form["encryption"]["provider"]), text(&form["encryption"]["key"])),
         };
         let media_type = text(&form["mediaType"]);
         format!("{} {media_type} {encryption} {}", text(&form["apiVersion"]), form["objects"])
