@@ -1,5 +1,7 @@
 //! Status of a cluster that is not a lab, read from its identity leases, `/version` and `/debug/peers`. Read-only.
 
+pub mod object_counts;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,7 +51,7 @@ pub enum ClusterError {
     #[error("GET {path} failed: {code} {message}")]
     Refused {
         /// Path and query of the request.
-        path: &'static str,
+        path: String,
         /// HTTP status code.
         code: u16,
         /// `message` of the Status object; empty if the body is none.
@@ -134,7 +136,11 @@ pub async fn fetch_snapshot(access: &ClusterAccess) -> Result<LabSnapshot, Clust
     let leases = client.request(AdminRequest::get(IDENTITY_LEASES_PATH)).await?;
     if !leases.status.is_success() {
         let message = leases.json()["message"].as_str().unwrap_or_default().to_owned();
-        return Err(ClusterError::Refused { path: IDENTITY_LEASES_PATH, code: leases.status.as_u16(), message });
+        return Err(ClusterError::Refused {
+            path: IDENTITY_LEASES_PATH.to_owned(),
+            code: leases.status.as_u16(),
+            message,
+        });
     }
     let version = client.request(AdminRequest::get("/version")).await?.json();
     // kube-apiserver has no `/debug/peers`, and the user may lack the permission to read it.

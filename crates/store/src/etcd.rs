@@ -17,6 +17,7 @@ mod probe_batcher;
 mod probe_connection;
 mod proto;
 mod reads;
+mod scan;
 mod version;
 mod watch;
 mod writes;
@@ -32,6 +33,7 @@ use self::leases::LeasePool;
 use self::members::EtcdMembers;
 use self::probe_batcher::ProbeBatcher;
 use self::probe_connection::ProbeConnection;
+pub use self::scan::EtcdScan;
 use crate::contract::{
     Key, KeyRange, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction, TransactionOutcome, Watch,
 };

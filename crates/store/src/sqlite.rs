@@ -25,6 +25,7 @@ mod open;
 mod range;
 mod reader_pool;
 mod revision_file;
+mod scan;
 mod schema;
 mod snapshot;
 mod start;
@@ -49,6 +50,7 @@ use tokio_util::sync::CancellationToken;
 pub use clock::{Clock, KernelClock};
 pub use config::{ChangeDetection, CommitHook, CommitStep, Config};
 pub use open::OpenError;
+pub use scan::SqliteScan;
 pub use schema::Durability;
 
 use crate::sqlite::change_waiter::ChangeWaker;

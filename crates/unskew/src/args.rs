@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use kinds::Release;
 
-use crate::lab;
+use crate::{inventory, lab, preflight};
 
 /// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub(crate) enum Command {
         /// Everything after `serve`.
         args: Vec<String>,
     },
+    /// Show what is stored.
+    Inventory(inventory::InventoryArgs),
+    /// Judge a change of release.
+    Preflight(preflight::PreflightArgs),
     /// A command of the lab.
     Lab(lab::LabCommand),
     /// Replace this process by a command that ends with its parent.
@@ -66,6 +70,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         CliCommand::Down(down) => Command::Lab(lab::LabCommand::Down(down)),
         CliCommand::Kubeconfig(place) => Command::Lab(lab::LabCommand::Kubeconfig(place)),
         CliCommand::Status(status) => Command::Lab(lab::LabCommand::Status(status)),
+        CliCommand::Inventory(args) => Command::Inventory(args),
+        CliCommand::Preflight(args) => Command::Preflight(args),
         CliCommand::Start(order) => Command::Lab(lab::LabCommand::ServerAction("start", order)),
         CliCommand::Stop(order) => Command::Lab(lab::LabCommand::ServerAction("stop", order)),
         CliCommand::Kill(order) => Command::Lab(lab::LabCommand::ServerAction("kill", order)),
@@ -120,12 +126,11 @@ struct Cli {
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Run", &["serve", "gateway"]),
     ("Lab", &["up", "down", "start", "stop", "kill", "pause", "resume", "rollout", "demo", "kubeconfig"]),
-    ("Look", &["status", "releases"]),
+    ("Look", &["status", "inventory", "preflight", "releases"]),
     ("Other", &["version", "completion"]),
 ];
 
-const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 done and something is wrong (rollout, demo), 64 wrong usage, 69 not available.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 not well (rollout, demo, preflight), 64 wrong usage, 69 not available.";
 
 const UP_EXAMPLES: &str = "Examples:
   unskew up                            three servers in the middle of an upgrade, on one SQLite file
@@ -166,6 +171,12 @@ enum CliCommand {
     /// Show a lab, or any cluster
     #[command(after_help = STATUS_EXAMPLES)]
     Status(lab::args::StatusArgs),
+    /// Show what is stored: versions, encodings, encryption keys
+    #[command(after_help = inventory::EXAMPLES)]
+    Inventory(inventory::InventoryArgs),
+    /// Check whether servers of another release can take over what is stored
+    #[command(after_help = preflight::EXAMPLES)]
+    Preflight(preflight::PreflightArgs),
     /// Start a server of the lab
     Start(lab::args::ServerActionArgs),
     /// Stop a server of the lab in order
@@ -274,6 +285,8 @@ mod tests {
 
             Look:
               status      Show a lab, or any cluster
+              inventory   Show what is stored: versions, encodings, encryption keys
+              preflight   Check whether servers of another release can take over what is stored
               releases    What Kubernetes releases serve and store
 
             Other:
@@ -284,7 +297,7 @@ mod tests {
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit codes: 0 done, 1 done and something is wrong (rollout, demo), 64 wrong usage, 69 not available.
+            Exit codes: 0 done, 1 not well (rollout, demo, preflight), 64 wrong usage, 69 not available.
         "#]]
         .assert_eq(&help.to_string());
     }

@@ -7,6 +7,8 @@ mod environment;
 mod status;
 mod up;
 
+pub(crate) use environment::data_dir;
+pub(crate) use status::cluster_access;
 pub(crate) use up::run_tied_to_parent;
 
 use std::process::ExitCode;

@@ -5,8 +5,10 @@
 mod args;
 mod flags;
 mod gateway;
+mod inventory;
 mod lab;
 mod logging;
+mod preflight;
 mod process;
 mod serve;
 mod shared_flags;
@@ -44,6 +46,8 @@ fn run(command: Command) -> ExitCode {
         }
         Command::Serve { args } => serve::main(args),
         Command::Gateway { args } => gateway::main(args),
+        Command::Inventory(args) => inventory::main(args),
+        Command::Preflight(args) => preflight::main(args),
         Command::Lab(task) => lab::main(task),
         Command::TiedToParent { parent, command } => lab::run_tied_to_parent(parent, &command),
         Command::Completion { script } => {

@@ -22,7 +22,7 @@ const PAGE_BYTES_TARGET: usize = 4 << 20;
 const RESTARTS_MAX: u32 = 3;
 
 /// etcd's encoding of "no upper bound", and its smallest key.
-const ZERO_KEY: &[u8] = b"\0";
+pub(super) const ZERO_KEY: &[u8] = b"\0";
 
 impl EtcdClient {
     pub(super) async fn get(&self, key: Key) -> Result<(Option<StoreEntry>, Revision), Error> {
@@ -101,7 +101,7 @@ impl EtcdClient {
         Ok(response_revision(&response))
     }
 
-    async fn send_range(&self, request: RangeRequest) -> Result<RangeResponse, EtcdFailure> {
+    pub(super) async fn send_range(&self, request: RangeRequest) -> Result<RangeResponse, EtcdFailure> {
         self.members.send(request, self.members.deadline()).await
     }
 
@@ -119,22 +119,23 @@ impl EtcdClient {
     }
 }
 
+/// Adapts the number of entries per page to their size.
 #[derive(Debug)]
-struct PageSizer {
+pub(super) struct PageSizer {
     entries: i64,
 }
 
 impl PageSizer {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { entries: PAGE_ENTRIES_MIN }
     }
 
-    fn next_limit(&self, left: i64) -> i64 {
+    pub(super) fn next_limit(&self, left: i64) -> i64 {
         self.entries.min(left)
     }
 
     /// Sets the size of the next page, aiming at [`PAGE_BYTES_TARGET`] bytes.
-    fn adapt_to(&mut self, response: &RangeResponse) {
+    pub(super) fn adapt_to(&mut self, response: &RangeResponse) {
         let bytes: usize = response.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
         let entries = response.kvs.len();
         let each = bytes / entries.max(1) + 1;
@@ -144,7 +145,7 @@ impl PageSizer {
     }
 
     /// Halves the page after a response larger than the limit; `false` if the page already has a single entry.
-    fn shrink(&mut self) -> bool {
+    pub(super) fn shrink(&mut self) -> bool {
         let can = self.entries > 1;
         self.entries = (self.entries / 2).max(1);
         can

@@ -214,16 +214,22 @@ pub(super) fn check_integrity(path: &Path, connection: &Connection) -> Result<()
     if what == "ok" { Ok(()) } else { Err(OpenError::Damaged { path: path.to_owned(), what }) }
 }
 
-enum FileContents {
+pub(super) enum FileContents {
     Empty,
     Store,
 }
 
 /// Classifies the file over a read-only connection.
 fn inspect(path: &Path) -> Result<FileContents, OpenError> {
-    let sqlite = |source| OpenError::from_sqlite(path, source);
     let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, read_only).map_err(sqlite)?;
+    let connection =
+        Connection::open_with_flags(path, read_only).map_err(|source| OpenError::from_sqlite(path, source))?;
+    classify_contents(path, &connection)
+}
+
+/// An error if the database is not a store of a format that this program knows.
+pub(super) fn classify_contents(path: &Path, connection: &Connection) -> Result<FileContents, OpenError> {
+    let sqlite = |source| OpenError::from_sqlite(path, source);
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0)).map_err(sqlite);
     let application = number("PRAGMA application_id")?;
     let format = number("PRAGMA user_version")?;

@@ -43,12 +43,7 @@ pub(super) fn read_page(reader: &SqliteReader, range: &KeyRange) -> Result<Range
 }
 
 fn read_once(reader: &SqliteReader, range: &KeyRange) -> Result<RangePage, SqliteFault> {
-    let mut reading = RangeReader {
-        first: range.first_key().clone(),
-        end: prefix_end(&range.prefix),
-        limit: range.limit.unwrap_or(usize::MAX),
-        entries: Vec::new(),
-    };
+    let mut reading = RangeReader::new(range);
     let mut at = range.at_revision;
     loop {
         let snapshot = ReadSnapshot::open(reader)?;
@@ -64,15 +59,16 @@ fn read_once(reader: &SqliteReader, range: &KeyRange) -> Result<RangePage, Sqlit
     }
 }
 
-struct RangeReader {
+#[derive(Debug)]
+pub(super) struct RangeReader {
     /// The first key of the next chunk.
     first: Key,
     end: Option<Key>,
     limit: usize,
-    entries: Vec<StoreEntry>,
+    pub(super) entries: Vec<StoreEntry>,
 }
 
-enum ChunkEnd {
+pub(super) enum ChunkEnd {
     /// The chunk is full; more rows may follow.
     More,
     /// The range is exhausted.
@@ -82,7 +78,16 @@ enum ChunkEnd {
 }
 
 impl RangeReader {
-    fn read_chunk(&mut self, snapshot: &ReadSnapshot<'_>, at: Revision) -> rusqlite::Result<ChunkEnd> {
+    pub(super) fn new(range: &KeyRange) -> Self {
+        Self {
+            first: range.first_key().clone(),
+            end: prefix_end(&range.prefix),
+            limit: range.limit.unwrap_or(usize::MAX),
+            entries: Vec::new(),
+        }
+    }
+
+    pub(super) fn read_chunk(&mut self, snapshot: &ReadSnapshot<'_>, at: Revision) -> rusqlite::Result<ChunkEnd> {
         let connection = snapshot.connection();
         let mut select = connection.prepare_cached(if self.end.is_some() { SELECT_END } else { SELECT })?;
         let first = self.first.clone();
@@ -119,7 +124,7 @@ impl RangeReader {
     }
 
     /// Counts the keys after the last chunk.
-    fn count_remaining(&self, snapshot: &ReadSnapshot<'_>, at: Revision) -> rusqlite::Result<u64> {
+    pub(super) fn count_remaining(&self, snapshot: &ReadSnapshot<'_>, at: Revision) -> rusqlite::Result<u64> {
         let connection = snapshot.connection();
         let after = LogPosition::start_of(at.next());
         let unchanged = match &self.end {

@@ -27,6 +27,11 @@ impl RevisionFile {
         Ok(Self { file: files::open_or_create(path)? })
     }
 
+    /// Opens an existing file for [`RevisionFile::read`] alone.
+    pub(super) fn open_read_only(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)? })
+    }
+
     pub(super) fn file(&self) -> &File {
         &self.file
     }

@@ -3,6 +3,7 @@
 //! The state is never newer than the revision file, so that every process agrees on what is visible. If SQLite is ahead
 //! (a commit is between its last two steps, or its process died there), the snapshot reads the older state.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::sqlite::fault::{SqliteFault, damaged_error};
 use crate::sqlite::reader_pool::SqliteReader;
+use crate::sqlite::revision_file::RevisionFile;
 use crate::sqlite::schema::{FIRST_REVISION, LogPosition};
 use crate::{Error, Key, Revision, StoreEntry};
 
@@ -30,8 +32,24 @@ pub(super) struct ReadSnapshot<'a> {
 
 impl<'a> ReadSnapshot<'a> {
     pub(super) fn open(reader: &'a SqliteReader) -> Result<Self, SqliteFault> {
+        Self::open_with(|| {
+            reader.file_guard.last_check()?;
+            Self::begin(&reader.connection, Some(&reader.revision_file), &reader.path)
+        })
+    }
+
+    /// Like [`Self::open`] for a process that is not a server. Without a revision file, everything committed is visible.
+    pub(super) fn open_unguarded(
+        connection: &'a Connection,
+        revision_file: Option<&RevisionFile>,
+        path: &Path,
+    ) -> Result<Self, SqliteFault> {
+        Self::open_with(|| Self::begin(connection, revision_file, path))
+    }
+
+    fn open_with(begin: impl Fn() -> Result<Self, SqliteFault>) -> Result<Self, SqliteFault> {
         for _ in 0..OPEN_ATTEMPTS_MAX {
-            let snapshot = Self::open_once(reader)?;
+            let snapshot = begin()?;
             if snapshot.visible_revision >= snapshot.compacted_revision {
                 return Ok(snapshot);
             }
@@ -42,24 +60,32 @@ impl<'a> ReadSnapshot<'a> {
         Err(Error::Unavailable { reason }.into())
     }
 
-    fn open_once(reader: &'a SqliteReader) -> Result<Self, SqliteFault> {
-        let SqliteReader { connection, revision_file: revisions, path, file_guard: opened } = reader;
-        opened.last_check()?;
+    fn begin(
+        connection: &'a Connection,
+        revision_file: Option<&RevisionFile>,
+        path: &Path,
+    ) -> Result<Self, SqliteFault> {
         // The file first: a commit is in the database before it is in the file.
-        let shown = revisions.read()?;
+        let shown = revision_file.map(RevisionFile::read).transpose()?;
         connection.prepare_cached("BEGIN")?.raw_execute()?;
-        let mut snapshot =
-            Self { connection, visible_revision: shown, committed_revision: shown, compacted_revision: Revision(0) };
+        let visible = shown.unwrap_or_default();
+        let mut snapshot = Self {
+            connection,
+            visible_revision: visible,
+            committed_revision: visible,
+            compacted_revision: Revision(0),
+        };
         (snapshot.committed_revision, snapshot.compacted_revision) = revision_bounds(connection)?;
-        if snapshot.committed_revision < shown {
+        if snapshot.committed_revision < visible {
             let what = format!(
-                "the database is at revision {}, but revision {shown} was acknowledged",
+                "the database is at revision {}, but revision {visible} was acknowledged",
                 snapshot.committed_revision
             );
             return Err(damaged_error(path, &what).into());
         }
-        if snapshot.committed_revision > shown {
-            snapshot.visible_revision = revisions.read()?.min(snapshot.committed_revision);
+        if snapshot.committed_revision > visible {
+            let newest = revision_file.map(RevisionFile::read).transpose()?.unwrap_or(snapshot.committed_revision);
+            snapshot.visible_revision = newest.min(snapshot.committed_revision);
         }
         Ok(snapshot)
     }

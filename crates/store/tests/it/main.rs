@@ -14,6 +14,7 @@ mod etcd_tls;
 mod faulty_store;
 mod memory_store;
 mod proxy;
+mod scan;
 mod sqlite_commit;
 mod sqlite_conformance;
 mod sqlite_crash;

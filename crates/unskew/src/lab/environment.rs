@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use super::args::DataDirArgs;
 
 /// The folder of the lab that a command refers to.
-pub(super) fn data_dir(args: &DataDirArgs) -> anyhow::Result<DataDir> {
+pub(crate) fn data_dir(args: &DataDirArgs) -> anyhow::Result<DataDir> {
     match &args.data_dir {
         Some(folder) => Ok(DataDir::new(folder)),
         None => {

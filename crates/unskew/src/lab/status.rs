@@ -1,9 +1,11 @@
 //! `unskew status`: the state of a lab, or of any cluster.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ::lab::cluster::ClusterAccess;
 use ::lab::control::client::ControlClient;
 use ::lab::status::{LabSnapshot, compose, table};
 use anyhow::Context as _;
@@ -36,17 +38,17 @@ pub(super) async fn run(status: args::StatusArgs) -> anyhow::Result<ExitCode> {
 async fn fetch_snapshot(status: &args::StatusArgs) -> anyhow::Result<LabSnapshot> {
     match &status.kubeconfig {
         None => Ok(ControlClient::connect(&environment::data_dir(&status.lab)?).await?.status().await?),
-        Some(file) => {
-            let flag = || format!("--kubeconfig: {}", file.display());
-            let bytes = std::fs::read(file).with_context(flag)?;
-            // JSON is YAML too.
-            let config =
-                decode::decode_value(&bytes, BodyEncoding::Yaml).map_err(anyhow::Error::msg).with_context(flag)?.value;
-            let folder = file.parent().unwrap_or(std::path::Path::new("."));
-            let access = ::lab::cluster::ClusterAccess::from_kubeconfig(&config, folder).with_context(flag)?;
-            Ok(::lab::cluster::fetch_snapshot(&access).await?)
-        }
+        Some(file) => Ok(::lab::cluster::fetch_snapshot(&cluster_access(file)?).await?),
     }
+}
+
+/// The cluster of a kubeconfig that `--kubeconfig` names.
+pub(crate) fn cluster_access(file: &Path) -> anyhow::Result<ClusterAccess> {
+    let flag = || format!("--kubeconfig: {}", file.display());
+    let bytes = std::fs::read(file).with_context(flag)?;
+    // JSON is YAML too.
+    let config = decode::decode_value(&bytes, BodyEncoding::Yaml).map_err(anyhow::Error::msg).with_context(flag)?.value;
+    ClusterAccess::from_kubeconfig(&config, file.parent().unwrap_or(Path::new("."))).with_context(flag)
 }
 
 fn render(status: &args::StatusArgs, snapshot: &LabSnapshot) -> anyhow::Result<String> {

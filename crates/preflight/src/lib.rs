@@ -1,0 +1,17 @@
+//! What is at rest in the storage of a cluster, and what a change of release would do to it.
+//!
+//! Pure rules over stored bytes: no I/O, no clock. The caller reads the storage, read-only, and feeds every key with its
+//! value to an [`InventoryBuilder`](inventory::InventoryBuilder).
+//!
+//! Reading order: [`envelope`] (what one value says of itself), [`encryption`] (values that are encrypted), [`key_layout`]
+//! (which resource a key belongs to), [`inventory`] (the sums), [`clients`] (who uses which version), [`verdict`] (what another
+//! release would do) and [`table`] (both as text). [`releases`] is the only module that uses `kinds`.
+
+pub mod clients;
+pub mod encryption;
+pub mod envelope;
+pub mod inventory;
+pub mod key_layout;
+pub mod releases;
+pub mod table;
+pub mod verdict;

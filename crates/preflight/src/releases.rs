@@ -1,0 +1,186 @@
+//! What releases know of built-in kinds: the only module that uses `kinds`.
+
+use std::collections::BTreeSet;
+
+use api::GroupVersionKind;
+pub use kinds::Release;
+use kinds::groups::GROUPS;
+use kinds::{BuiltInGroup, BuiltInKind, FeatureGates, RuntimeConfig, ServedResources, types_of};
+use schema::{StructType, TypeForm, ValueType};
+use serde_json::{Map, Value};
+
+/// How deep objects may nest; serde_json's own limit is 128.
+const DEPTH_MAX: usize = 128;
+
+/// A built-in resource with a place in storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredKind {
+    /// The API group; empty for core.
+    pub group: &'static str,
+    /// The plural, `pods`.
+    pub resource: &'static str,
+    /// The key after the prefix, `services/specs`.
+    pub key_prefix: &'static str,
+}
+
+/// Every built-in resource of every release, once for each place in storage.
+pub fn stored_kinds() -> impl Iterator<Item = StoredKind> {
+    let kinds = GROUPS.into_iter().flat_map(|group| group.kinds.iter().map(move |kind| (group, kind)));
+    kinds.filter(|(_, kind)| is_stored_under_own_group(kind)).map(|(group, kind)| stored_kind(group, kind))
+}
+
+fn is_stored_under_own_group(kind: &BuiltInKind) -> bool {
+    let has_place = Release::ALL.into_iter().any(|release| kind.storage_version(release).is_some());
+    has_place && kind.storage_group().is_none()
+}
+
+fn stored_kind(group: &BuiltInGroup, kind: &BuiltInKind) -> StoredKind {
+    StoredKind { group: group.name, resource: kind.plural, key_prefix: kind.key_prefix() }
+}
+
+/// The built-in part of a server of one release, started with these flags.
+#[derive(Debug)]
+pub struct TargetServer {
+    release: Release,
+    served: ServedResources,
+}
+
+/// How a server of the target release meets a stored form of a built-in resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readability {
+    /// It serves the resource and decodes the version.
+    Readable,
+    /// It serves the resource and cannot decode the version: every list of the resource fails.
+    Unreadable,
+    /// It does not serve the resource in any version: objects stay in storage and no client sees them.
+    NotServed,
+}
+
+impl TargetServer {
+    /// A server with these values of `--feature-gates` and `--runtime-config`; kube-apiserver's own error text if it would
+    /// not start with them. Then the defaults are used.
+    pub fn new(release: Release, feature_gates: &str, runtime_config: &str) -> (Self, Vec<String>) {
+        let mut refusals = Vec::new();
+        let gates = FeatureGates::parse(release, feature_gates).unwrap_or_else(|error| {
+            refusals.push(format!("--feature-gates: {error}"));
+            FeatureGates::new(release)
+        });
+        let config = RuntimeConfig::parse(release, runtime_config).unwrap_or_else(|error| {
+            refusals.push(format!("--runtime-config: {error}"));
+            RuntimeConfig::default()
+        });
+        (Self { release, served: ServedResources::new(&gates, &config) }, refusals)
+    }
+
+    /// The release of the server.
+    pub fn release(&self) -> Release {
+        self.release
+    }
+
+    /// How the server meets objects of a resource that are stored in `api_version`.
+    pub fn readability(&self, group: &str, resource: &str, api_version: &str) -> Readability {
+        let stored = self.served.stored_resources().iter();
+        let mut stored = stored.filter(|stored| stored.encoding.group == group && stored.resource == resource);
+        let Some(found) = stored.next() else { return Readability::NotServed };
+        match found.decodable_versions.iter().any(|version| version.to_string() == api_version) {
+            true => Readability::Readable,
+            false => Readability::Unreadable,
+        }
+    }
+
+    /// The version in which the server stores a resource.
+    pub fn storage_version(&self, group: &str, resource: &str) -> Option<String> {
+        let mut stored = self.served.stored_resources().iter();
+        let found = stored.find(|stored| stored.encoding.group == group && stored.resource == resource)?;
+        Some(found.encoding.group_version().to_string())
+    }
+
+    /// True if the server serves this resource in this version. Unknown groups are unknown here.
+    pub fn serves(&self, group: &str, version: &str, resource: &str) -> bool {
+        self.served.get(group, version, resource).is_some()
+    }
+
+    /// The fields of a stored object that the server drops when it writes the object: known to some release, not to this
+    /// one. Lists are written without an index: `spec.containers[].restartPolicyRules`. `None` if there is no
+    /// fields of that version, as for versions that are stored and never served.
+    pub fn dropped_fields(
+        &self,
+        object: &Map<String, Value>,
+        kind: GroupVersionKind<&str>,
+    ) -> Option<BTreeSet<String>> {
+        let target = types_of(self.release).for_kind(kind)?;
+        let mut dropped = BTreeSet::new();
+        walk_struct(object, target, "", 0, &mut dropped);
+        Some(dropped)
+    }
+}
+
+/// True if some known release can serve it.
+pub fn is_built_in(group: &str, version: &str, resource: &str) -> bool {
+    kinds::may_be_built_in(group, version, resource)
+}
+
+/// Releases that serve the resource in any version, oldest first.
+pub fn releases_that_store(group: &str, resource: &str) -> Vec<Release> {
+    let Some(kind) = kinds::groups::find_kind(group, resource) else { return Vec::new() };
+    Release::ALL.into_iter().filter(|release| kind.storage_version(*release).is_some()).collect()
+}
+
+/// Releases that decode `api_version` of the resource, oldest first.
+pub fn releases_that_read(group: &str, resource: &str, api_version: &str) -> Vec<Release> {
+    let Some(kind) = kinds::groups::find_kind(group, resource) else { return Vec::new() };
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let reads = |release: &Release| kind.decodable_versions(*release).any(|known| known.name == version);
+    Release::ALL.into_iter().filter(reads).collect()
+}
+
+/// Decodes a stored protobuf value with the fields of the newest release, which has all of the older ones but a few.
+pub fn decode_protobuf(value: &[u8], kind: GroupVersionKind<&str>) -> Option<Map<String, Value>> {
+    schema::protobuf::decode(value, types_of(Release::NEWEST), kind).ok()
+}
+
+fn walk_struct(
+    object: &Map<String, Value>,
+    target: StructType<'_>,
+    path: &str,
+    depth: usize,
+    dropped: &mut BTreeSet<String>,
+) {
+    if depth > DEPTH_MAX {
+        return;
+    }
+    for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match target.field(name) {
+            Some(field) => walk_value(value, field.value_type(), &path, depth + 1, dropped),
+            None if is_known_to_some_release(target, name) => {
+                dropped.insert(path);
+            }
+            None => {}
+        }
+    }
+}
+
+fn walk_value(value: &Value, shape: ValueType<'_>, path: &str, depth: usize, dropped: &mut BTreeSet<String>) {
+    match (shape.form(), value) {
+        (TypeForm::Struct(inner), Value::Object(object)) => walk_struct(object, inner, path, depth, dropped),
+        (TypeForm::List(items), Value::Array(list)) => {
+            let path = format!("{path}[]");
+            list.iter().for_each(|item| walk_value(item, items, &path, depth + 1, dropped));
+        }
+        (TypeForm::Map(values), Value::Object(map)) => {
+            let path = format!("{path}{{}}");
+            map.values().for_each(|value| walk_value(value, values, &path, depth + 1, dropped));
+        }
+        _ => {}
+    }
+}
+
+fn is_known_to_some_release(target: StructType<'_>, field: &str) -> bool {
+    let definition = target.definition();
+    let has_field = |release| types_of(release).for_definition(&definition).and_then(|known| known.field(field));
+    Release::ALL.into_iter().any(|release| has_field(release).is_some())
+}
+
+#[cfg(test)]
+mod tests;

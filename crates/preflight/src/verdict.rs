@@ -1,0 +1,376 @@
+//! What a server of another release would do to what is stored: findings with their evidence and their cure.
+//!
+//! [`PreflightBuilder`] takes the same keys and values as an inventory, and looks into the objects of built-in kinds for
+//! fields that the target release does not have. [`Preflight::is_safe`] is true only if nothing was found.
+
+use std::collections::BTreeMap;
+
+use api::{GroupVersion, GroupVersionKind};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::clients::ClientUse;
+use crate::encryption::EncryptionConfig;
+use crate::envelope::{Envelope, StoredMediaType};
+use crate::inventory::{Inventory, InventoryBuilder, ResourceInventory, StoredForm};
+use crate::key_layout::{KeyOwner, ResourceClass};
+use crate::releases::{self, Readability, Release, TargetServer};
+
+/// Objects that are named per finding: enough to act on, and little enough to read.
+pub const OBJECTS_NAMED_MAX: usize = 20;
+/// Fields per resource that are told apart; a release adds fewer to all kinds together.
+const FIELDS_MAX: usize = 256;
+/// Managers that are named per object.
+const MANAGERS_MAX: usize = 4;
+
+/// The result of a preflight.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preflight {
+    /// The target release, `1.36`.
+    pub to: String,
+    /// Where the objects were read.
+    pub source: String,
+    /// The store's revision at which they were read.
+    pub revision: Option<u64>,
+    /// True if nothing was found.
+    pub safe: bool,
+    /// The gravest first.
+    pub findings: Vec<Finding>,
+    /// What was not looked at, one sentence each.
+    pub not_looked_at: Vec<String>,
+}
+
+/// One reason why the change is not safe.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// What would happen.
+    pub effect: Effect,
+    /// The resource, `deployments.apps`; empty for flags.
+    pub resource: String,
+    /// What was seen.
+    pub evidence: String,
+    /// What to do about it.
+    pub cure: String,
+    /// Objects concerned, with the field managers that set the field; at most [`OBJECTS_NAMED_MAX`].
+    pub objects: Vec<String>,
+}
+
+/// What would happen to a cluster, the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Effect {
+    /// The server does not start.
+    StartRefused,
+    /// Objects that the server cannot decode: every list of their resource fails.
+    Unreadable,
+    /// Objects whose version could not be seen.
+    Unjudged,
+    /// Objects that stay in storage, and that no client can see, change or delete.
+    Invisible,
+    /// Fields that the server drops when it next writes the object.
+    FieldsDropped,
+    /// Requests of clients that the server answers 404.
+    ClientsRefused,
+}
+
+/// The objects that have a field which the target does not know.
+#[derive(Debug, Default)]
+struct FieldUse {
+    count: u64,
+    objects: Vec<String>,
+}
+
+/// Collects what a preflight needs from keys and values in any order.
+#[derive(Debug)]
+pub struct PreflightBuilder {
+    inventory: InventoryBuilder,
+    target: TargetServer,
+    refusals: Vec<String>,
+    /// By resource name and field.
+    fields: BTreeMap<(String, String), FieldUse>,
+    unread_objects: u64,
+}
+
+impl PreflightBuilder {
+    /// A preflight of the keys below `prefix` for a server that is started with these flags.
+    pub fn new(
+        prefix: &str,
+        encryption: Option<EncryptionConfig>,
+        (target, refusals): (TargetServer, Vec<String>),
+    ) -> Self {
+        let inventory = InventoryBuilder::new(prefix, encryption);
+        Self { inventory, target, refusals, fields: BTreeMap::new(), unread_objects: 0 }
+    }
+
+    /// The prefix of all keys, with a slash at its end.
+    pub fn prefix(&self) -> &str {
+        self.inventory.prefix()
+    }
+
+    /// Discards everything that was added.
+    pub fn reset(&mut self) {
+        self.inventory.reset();
+        self.fields.clear();
+        self.unread_objects = 0;
+    }
+
+    /// Adds one value. A key outside the prefix is ignored.
+    pub fn add(&mut self, key: &[u8], value: &[u8], revision: u64) {
+        let Self { inventory, target, fields, unread_objects, .. } = self;
+        inventory.add_and_inspect(key, value, revision, |owner, envelope, plain| {
+            if let Some(dropped) = dropped_fields(target, owner, envelope, plain, unread_objects) {
+                dropped.record(fields, owner);
+            }
+        });
+    }
+
+    /// The verdict on what was added, read at `revision` from `source`.
+    pub fn finish(self, source: String, revision: u64, clients: &[ClientUse]) -> Preflight {
+        let Self { inventory, target, refusals, fields, unread_objects } = self;
+        let inventory = inventory.finish(source, revision);
+        let mut findings: Vec<Finding> = refusals.iter().map(|refusal| start_refused(refusal)).collect();
+        for resource in &inventory.resources {
+            findings.extend(judge_resource(resource, &target));
+        }
+        findings.extend(
+            fields.into_iter().map(|((resource, field), found)| fields_dropped(&target, resource, &field, found)),
+        );
+        findings.extend(clients.iter().filter_map(|client| client_refused(&target, client)));
+        findings.sort_by_key(|finding| finding.effect);
+        let not_looked_at = not_looked_at(&inventory, clients.is_empty(), unread_objects);
+        let to = target.release().to_string();
+        let Inventory { source, revision, .. } = inventory;
+        Preflight { to, source, revision, safe: findings.is_empty(), findings, not_looked_at }
+    }
+}
+
+struct DroppedFields {
+    paths: Vec<String>,
+    object: Map<String, Value>,
+}
+
+/// The fields of one object that the target drops; `None` if there are none or the object is not of a built-in kind.
+fn dropped_fields(
+    target: &TargetServer,
+    owner: &KeyOwner<'_>,
+    envelope: &Envelope<'_>,
+    plain: &[u8],
+    unread_objects: &mut u64,
+) -> Option<DroppedFields> {
+    let Envelope::Object { media_type, api_version, kind } = envelope else { return None };
+    if owner.class != ResourceClass::BuiltIn {
+        return None;
+    }
+    let GroupVersion { group, version } = GroupVersion::parse(api_version).ok()?;
+    let kind = GroupVersionKind { group, version, kind: &**kind };
+    if target.readability(owner.group, owner.resource, api_version) != Readability::Readable {
+        return None;
+    }
+    let decoded = match media_type {
+        StoredMediaType::Json => serde_json::from_slice(plain).ok(),
+        StoredMediaType::Protobuf => releases::decode_protobuf(plain, kind),
+        StoredMediaType::Cbor => None,
+    };
+    let found = decoded.and_then(|object: Map<String, Value>| {
+        let paths: Vec<String> = target.dropped_fields(&object, kind)?.into_iter().collect();
+        Some(DroppedFields { paths, object })
+    });
+    if found.is_none() {
+        *unread_objects += 1;
+    }
+    found.filter(|found| !found.paths.is_empty())
+}
+
+impl DroppedFields {
+    fn record(self, fields: &mut BTreeMap<(String, String), FieldUse>, owner: &KeyOwner<'_>) {
+        let resource = qualified_name(owner.group, owner.resource);
+        for path in self.paths {
+            let managers = managers_of(&self.object, &path);
+            let place = (resource.clone(), path);
+            if fields.len() >= FIELDS_MAX && !fields.contains_key(&place) {
+                continue;
+            }
+            let found = fields.entry(place).or_default();
+            found.count += 1;
+            if found.objects.len() < OBJECTS_NAMED_MAX {
+                found.objects.push(match managers.is_empty() {
+                    true => owner.name.to_owned(),
+                    false => format!("{} (set by {})", owner.name, managers.join(", ")),
+                });
+            }
+        }
+    }
+}
+
+/// The field managers whose field set has a field of this name, wherever it is in the object.
+fn managers_of(object: &Map<String, Value>, path: &str) -> Vec<String> {
+    let last = path.rsplit('.').next().unwrap_or_default();
+    let field = format!("f:{}", last.trim_end_matches("[]").trim_end_matches("{}"));
+    let entries = object.get("metadata").and_then(|metadata| metadata["managedFields"].as_array());
+    let has_field = |entry: &&Value| contains_key(&entry["fieldsV1"], &field);
+    let managers = entries.into_iter().flatten().filter(has_field).filter_map(|entry| entry["manager"].as_str());
+    let mut managers: Vec<String> = managers.take(MANAGERS_MAX).map(str::to_owned).collect();
+    managers.dedup();
+    managers
+}
+
+fn contains_key(fields: &Value, name: &str) -> bool {
+    let Some(fields) = fields.as_object() else { return false };
+    fields.iter().any(|(key, inner)| key == name || contains_key(inner, name))
+}
+
+fn start_refused(refusal: &str) -> Finding {
+    Finding {
+        effect: Effect::StartRefused,
+        resource: String::new(),
+        evidence: refusal.to_owned(),
+        cure: "Remove it from the flags of the servers of that release.".to_owned(),
+        objects: Vec::new(),
+    }
+}
+
+fn judge_resource(resource: &ResourceInventory, target: &TargetServer) -> Vec<Finding> {
+    let name = qualified_name(&resource.group, &resource.resource);
+    let mut findings = Vec::new();
+    if resource.undecodable.count > 0 && matches!(resource.class, ResourceClass::BuiltIn | ResourceClass::Custom) {
+        findings.push(Finding {
+            effect: Effect::Unreadable,
+            resource: name.clone(),
+            evidence: format!("{} cannot be decoded by any release", count_of(resource.undecodable.count, "value")),
+            cure: "Restore or delete these keys in storage.".to_owned(),
+            objects: resource.undecodable.keys.iter().map(|found| format!("{}: {}", found.key, found.reason)).collect(),
+        });
+    }
+    let forms = resource.forms.iter().filter(|_| resource.class == ResourceClass::BuiltIn);
+    findings.extend(forms.filter_map(|form| judge_form(resource, &name, form, target)));
+    findings
+}
+
+fn judge_form(resource: &ResourceInventory, name: &str, form: &StoredForm, target: &TargetServer) -> Option<Finding> {
+    let finding = |effect, evidence, cure| {
+        Some(Finding { effect, resource: name.to_owned(), evidence, cure, objects: Vec::new() })
+    };
+    let Some(api_version) = &form.api_version else {
+        let evidence = format!("{} with a version that encryption or encoding hides", count_of(form.objects, "object"));
+        return finding(Effect::Unjudged, evidence, "Give --encryption-provider-config.".to_owned());
+    };
+    let release = target.release();
+    let oldest = form.lowest_revision.unwrap_or_default();
+    let evidence = format!(
+        "{} stored as {api_version}, the oldest written at revision {oldest}",
+        count_of(form.objects, "object")
+    );
+    match target.readability(&resource.group, &resource.resource, api_version) {
+        Readability::Readable => None,
+        Readability::Unreadable => {
+            let readers = release_list(&releases::releases_that_read(&resource.group, &resource.resource, api_version));
+            let storage = target.storage_version(&resource.group, &resource.resource).unwrap_or_default();
+            let evidence = format!("{evidence}; {release} cannot decode that, {readers} can");
+            let cure = format!(
+                "Rewrite them in a version that {release} reads (it stores {storage}) before the change, or delete them."
+            );
+            finding(Effect::Unreadable, evidence, cure)
+        }
+        Readability::NotServed => {
+            let servers = release_list(&releases::releases_that_store(&resource.group, &resource.resource));
+            let evidence =
+                format!("{evidence}; {release} with these flags does not serve the resource ({servers} can)");
+            let reads =
+                releases::releases_that_read(&resource.group, &resource.resource, api_version).contains(&release);
+            let cure = match reads {
+                true => "Delete them before the change, or turn the API on there with --runtime-config and its gate.",
+                false => "Delete them before the change: that release cannot decode them even with the API turned on.",
+            };
+            finding(Effect::Invisible, evidence, cure.to_owned())
+        }
+    }
+}
+
+fn fields_dropped(target: &TargetServer, resource: String, field: &str, found: FieldUse) -> Finding {
+    let release = target.release();
+    Finding {
+        effect: Effect::FieldsDropped,
+        resource,
+        evidence: format!(
+            "{} with {field}, which a kube-apiserver of {release} does not have and drops at their next write",
+            count_of(found.count, "object")
+        ),
+        cure: "Have the owners remove the field, or accept the loss.".to_owned(),
+        objects: found.objects,
+    }
+}
+
+fn client_refused(target: &TargetServer, client: &ClientUse) -> Option<Finding> {
+    let ClientUse { group, version, resource, user, user_agent, requests } = client;
+    if !releases::is_built_in(group, version, resource) || target.serves(group, version, resource) {
+        return None;
+    }
+    let prefix = if group.is_empty() { String::new() } else { format!("{group}/") };
+    Some(Finding {
+        effect: Effect::ClientsRefused,
+        resource: qualified_name(group, resource),
+        evidence: format!(
+            "{} for {prefix}{version} by {user} ({user_agent}); {} does not serve it",
+            count_of(*requests, "request"),
+            target.release()
+        ),
+        cure: "Move the client to a version that both releases serve.".to_owned(),
+        objects: Vec::new(),
+    })
+}
+
+fn not_looked_at(inventory: &Inventory, has_no_clients: bool, unread_objects: u64) -> Vec<String> {
+    let mut sentences = inventory.not_known.clone();
+    let of_class = |class| inventory.resources.iter().filter(move |resource| resource.class == class);
+    let custom: u64 = of_class(ResourceClass::Custom).map(|resource| resource.objects).sum();
+    if custom > 0 {
+        sentences.push(format!(
+            "{}: their definitions decide how they are read, not the release.",
+            count_of(custom, "custom object")
+        ));
+    }
+    for resource in of_class(ResourceClass::Unknown) {
+        sentences.push(format!(
+            "{} of {}, which no known release has.",
+            count_of(resource.objects, "object"),
+            resource.resource
+        ));
+    }
+    if unread_objects > 0 {
+        sentences.push(format!(
+            "The fields of {}: damaged, or stored in a version whose fields are not known.",
+            count_of(unread_objects, "object")
+        ));
+    }
+    if has_no_clients {
+        sentences.push("Clients: give --audit-log to see which use versions that go.".to_owned());
+    }
+    sentences.push("Values of enumerations, and fields behind feature gates that the release has off.".to_owned());
+    sentences
+        .push("Webhooks, aggregated API servers, etcd's own version, other components than the API server.".to_owned());
+    sentences
+}
+
+/// `1 object`, `2 objects`.
+fn count_of(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// `1.33 to 1.36`, `1.31`, `no known release`.
+fn release_list(releases: &[Release]) -> String {
+    match (releases.first(), releases.last()) {
+        (Some(first), Some(last)) if first == last => first.to_string(),
+        (Some(first), Some(last)) => format!("{first} to {last}"),
+        _ => "no known release".to_owned(),
+    }
+}
+
+fn qualified_name(group: &str, resource: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+use expect_test::{Expect, expect};
+use serde_json::json;
+
+use super::*;
+use crate::clients::AuditLogReader;
+use crate::table::{render_plan, render_preflight};
+
+fn preflight(to: Release, flags: (&str, &str), values: &[(&str, Value)], audit_lines: &[&str]) -> Preflight {
+    let mut builder = PreflightBuilder::new("/registry", None, TargetServer::new(to, flags.0, flags.1));
+    for (key, value) in values {
+        let bytes = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        builder.add(format!("/registry/{key}").as_bytes(), bytes.as_bytes(), 7);
+    }
+    let mut log = AuditLogReader::default();
+    audit_lines.iter().for_each(|line| log.add_line(line.as_bytes()));
+    builder.finish("x.db".to_owned(), 9, &log.finish())
+}
+
+#[track_caller]
+fn check(to: Release, flags: (&str, &str), values: &[(&str, Value)], expected: &Expect) {
+    let result = preflight(to, flags, values, &[]);
+    assert_eq!(result.safe, result.findings.is_empty());
+    let findings: String = render_preflight(&result).split("Not looked at").next().unwrap_or_default().to_owned();
+    expected.assert_eq(&findings);
+}
+
+fn class(version: &str) -> Value {
+    json!({"kind": "VolumeAttributesClass", "apiVersion": format!("storage.k8s.io/{version}"), "driverName": "d"})
+}
+
+#[test]
+fn storage_that_the_release_reads_in_full_is_safe() {
+    let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {"containers": []}});
+    check(
+        Release::R34,
+        ("", ""),
+        &[("pods/default/p", pod), ("volumeattributesclasses/a", class("v1"))],
+        &expect![[r#"
+        x.db to 1.34: nothing was found that makes it unsafe
+
+    "#]],
+    );
+}
+
+#[test]
+fn rollback_names_unreadable_and_invisible_objects() {
+    let values = [("volumeattributesclasses/a", class("v1")), ("volumeattributesclasses/b", class("v1beta1"))];
+    check(
+        Release::R33,
+        ("", ""),
+        &values,
+        &expect![[r#"
+            x.db to 1.33: NOT SAFE, 2 findings
+
+            INVISIBLE volumeattributesclasses.storage.k8s.io
+              1 object stored as storage.k8s.io/v1, the oldest written at revision 7; 1.33 with these flags does not serve the resource (1.31 to 1.37 can).
+              Cure: Delete them before the change: that release cannot decode them even with the API turned on.
+
+            INVISIBLE volumeattributesclasses.storage.k8s.io
+              1 object stored as storage.k8s.io/v1beta1, the oldest written at revision 7; 1.33 with these flags does not serve the resource (1.31 to 1.37 can).
+              Cure: Delete them before the change, or turn the API on there with --runtime-config and its gate.
+
+        "#]],
+    );
+    check(
+        Release::R33,
+        ("", "storage.k8s.io/v1beta1=true"),
+        &values,
+        &expect![[r#"
+            x.db to 1.33: NOT SAFE, 1 finding
+
+            UNREADABLE volumeattributesclasses.storage.k8s.io
+              1 object stored as storage.k8s.io/v1, the oldest written at revision 7; 1.33 cannot decode that, 1.34 to 1.37 can.
+              Cure: Rewrite them in a version that 1.33 reads (it stores storage.k8s.io/v1beta1) before the change, or delete them.
+
+        "#]],
+    );
+}
+
+#[test]
+fn dropped_fields_name_objects_and_managers() {
+    let pod = |name: &str| {
+        json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "managedFields": [
+            {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:hostnameOverride": {}}}},
+            {"manager": "kubelet", "fieldsV1": {"f:status": {"f:phase": {}}}},
+        ]}, "spec": {"hostnameOverride": "h"}})
+    };
+    check(
+        Release::R33,
+        ("", ""),
+        &[("pods/default/a", pod("a")), ("pods/default/b", pod("b"))],
+        &expect![[r#"
+            x.db to 1.33: NOT SAFE, 1 finding
+
+            FIELDS DROPPED pods
+              2 objects with spec.hostnameOverride, which a kube-apiserver of 1.33 does not have and drops at their next write.
+                default/a (set by kubectl)
+                default/b (set by kubectl)
+              Cure: Have the owners remove the field, or accept the loss.
+
+        "#]],
+    );
+}
+
+#[test]
+fn flags_and_undecodable_values_are_findings() {
+    let values = [("pods/default/a", json!("garbage")), ("secrets/default/s", json!("k8s:enc:aescbc:v1:k:x"))];
+    check(
+        Release::R36,
+        ("NoSuchGate=true", ""),
+        &values,
+        &expect![[r#"
+            x.db to 1.36: NOT SAFE, 3 findings
+
+            SERVER DOES NOT START
+              --feature-gates: unrecognized feature gate: NoSuchGate.
+              Cure: Remove it from the flags of the servers of that release.
+
+            UNREADABLE pods
+              1 value cannot be decoded by any release.
+                /registry/pods/default/a: the value is neither JSON nor Kubernetes protobuf
+              Cure: Restore or delete these keys in storage.
+
+            CANNOT BE JUDGED secrets
+              1 object with a version that encryption or encoding hides.
+              Cure: Give --encryption-provider-config.
+
+        "#]],
+    );
+}
+
+#[test]
+fn clients_of_versions_that_go_are_named() {
+    let line = r#"{"stage":"ResponseComplete","objectRef":{"resource":"volumeattributesclasses","apiGroup":"storage.k8s.io","apiVersion":"v1"},"user":{"username":"jane"},"userAgent":"kubectl/v1.37"}"#;
+    let custom =
+        r#"{"stage":"ResponseComplete","objectRef":{"resource":"widgets","apiGroup":"example.com","apiVersion":"v1"}}"#;
+    let result = preflight(Release::R33, ("", ""), &[], &[line, custom]);
+    assert_eq!(result.findings.len(), 1);
+    assert_eq!(
+        result.findings[0].evidence,
+        "1 request for storage.k8s.io/v1 by jane (kubectl/v1.37); 1.33 does not serve it"
+    );
+    assert!(preflight(Release::R34, ("", ""), &[], &[line]).safe);
+}
+
+#[test]
+fn custom_and_unknown_resources_are_not_judged() {
+    let widget = json!({"kind": "Widget", "apiVersion": "example.com/v1"});
+    let policy = json!({"kind": "PodSecurityPolicy", "apiVersion": "policy/v1beta1"});
+    let result = preflight(
+        Release::R36,
+        ("", ""),
+        &[("example.com/widgets/default/w", widget), ("podsecuritypolicy/p", policy)],
+        &[],
+    );
+    assert!(result.safe);
+    let said = result.not_looked_at.join("\n");
+    assert!(said.contains("1 custom object:") && said.contains("1 object of podsecuritypolicy"), "{said}");
+}
+
+#[test]
+fn plan_begins_with_the_cures() {
+    let result = preflight(Release::R33, ("", ""), &[("volumeattributesclasses/a", class("v1"))], &[]);
+    expect![[r#"
+        Plan:
+          1. volumeattributesclasses.storage.k8s.io: Delete them before the change: that release cannot decode them even with the API turned on.
+          2. Run `unskew preflight --to 1.33` again, until it finds nothing.
+          3. Back up storage: a copy of the SQLite file, or an etcd snapshot.
+          4. Move one server to 1.33, and look at its /readyz, at lists and at logs.
+          5. Move the other servers, one after another. Do not turn new APIs on yet.
+          6. Run `unskew inventory` and `unskew preflight --to` the release before, to see whether the way back is open.
+          7. Then turn new APIs on. What they store may close the way back: point of no return.
+    "#]].assert_eq(&render_plan(&result));
+}

@@ -1,0 +1,99 @@
+//! `unskew preflight --to RELEASE`: whether servers of another release can take over what is stored.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::preflight::clients::{AuditLogReader, ClientUse};
+use ::preflight::releases::{Release, TargetServer};
+use ::preflight::table::{render_plan, render_preflight};
+use ::preflight::verdict::{Preflight, PreflightBuilder};
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::inventory::{ScanEvent, StorageArgs, StorageReader, read_encryption_config};
+use crate::{EXIT_CHECK_FAILED, EXIT_UNAVAILABLE, print_error, print_line};
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  unskew preflight --to 1.33                         can the lab go back to 1.33?
+  unskew preflight --to 1.37 --etcd-servers https://10.0.0.1:2379 --etcd-cafile ca.crt --etcd-certfile c.crt --etcd-keyfile c.key
+  unskew preflight --to 1.33 --runtime-config storage.k8s.io/v1beta1=true --audit-log audit.log --plan
+
+Reads storage directly and changes nothing. Exits with 0 if nothing was found, with 1 if the change is not safe.";
+
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PreflightArgs {
+    /// The release that the servers shall become, such as 1.36
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) to: Release,
+    #[command(flatten)]
+    pub(crate) storage: StorageArgs,
+    /// The --feature-gates that the servers of that release will be started with
+    #[arg(long, value_name = "GATES", value_delimiter = ',')]
+    pub(crate) feature_gates: Vec<String>,
+    /// The --runtime-config that they will be started with
+    #[arg(long, value_name = "CONFIG", value_delimiter = ',')]
+    pub(crate) runtime_config: Vec<String>,
+    /// An audit log of the servers, to see which clients use versions that go
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit_log: Vec<PathBuf>,
+    /// Print the steps of the change, too
+    #[arg(long)]
+    pub(crate) plan: bool,
+    /// How it is shown: table or json
+    #[arg(short, long, value_name = "FORM", default_value = "table", value_parser = ["table", "json"])]
+    pub(crate) output: String,
+}
+
+pub(crate) fn main(args: PreflightArgs) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(run(args)),
+        Err(error) => Err(error.into()),
+    };
+    outcome.unwrap_or_else(|error| {
+        print_error("unskew preflight", &error);
+        ExitCode::from(EXIT_UNAVAILABLE)
+    })
+}
+
+async fn run(args: PreflightArgs) -> anyhow::Result<ExitCode> {
+    let mut log = AuditLogReader::default();
+    for file in &args.audit_log {
+        read_audit_log(file, &mut log).with_context(|| format!("--audit-log: {}", file.display()))?;
+    }
+    let preflight = judge_storage(&args, &log.finish()).await?;
+    let text = match &*args.output {
+        "json" => serde_json::to_string_pretty(&preflight)?,
+        _ if args.plan => format!("{}\n{}", render_preflight(&preflight), render_plan(&preflight)),
+        _ => render_preflight(&preflight),
+    };
+    print_line(&mut std::io::stdout(), text.trim_end());
+    Ok(if preflight.safe { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CHECK_FAILED) })
+}
+
+async fn judge_storage(args: &PreflightArgs, clients: &[ClientUse]) -> anyhow::Result<Preflight> {
+    let encryption = args.storage.encryption_provider_config.as_deref().map(read_encryption_config).transpose()?;
+    let target = TargetServer::new(args.to, &args.feature_gates.join(","), &args.runtime_config.join(","));
+    let mut builder = PreflightBuilder::new(&args.storage.etcd_prefix, encryption, target);
+    let prefix = builder.prefix().to_owned();
+    let storage = StorageReader::open(&args.storage).await?;
+    let scanned = storage.scan(&prefix, |event| match event {
+        ScanEvent::Restarted => builder.reset(),
+        ScanEvent::Entry(entry) => builder.add(&entry.key, &entry.value, entry.revision.0),
+    });
+    let revision = scanned.await;
+    let source = storage.close().await;
+    Ok(builder.finish(source, revision?, clients))
+}
+
+/// One line at a time: audit logs are large.
+fn read_audit_log(file: &Path, log: &mut AuditLogReader) -> std::io::Result<()> {
+    let mut reader = BufReader::new(std::fs::File::open(file)?);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        log.add_line(&line);
+        line.clear();
+    }
+    Ok(())
+}
