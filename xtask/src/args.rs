@@ -88,8 +88,8 @@ mod tests {
     fn check(line: &str, expected: &Expect) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let shown = match parse_test_args(&words) {
-            Ok(TestArgs { skipped_tools: without, names, cargo_args: cargo }) => {
-                format!("{without:?} {names:?} {cargo:?}")
+            Ok(TestArgs { skipped_tools, names, cargo_args }) => {
+                format!("{skipped_tools:?} {names:?} {cargo_args:?}")
             }
             Err(error) => error.to_string(),
         };

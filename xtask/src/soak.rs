@@ -16,11 +16,11 @@ the tests that have it in theirs. Takes up to hours.
 ";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {
-    let TestArgs { skipped_tools: without, names, cargo_args: mut cargo } = args::parse_test_args(words)?;
+    let TestArgs { skipped_tools, names, cargo_args: mut cargo } = args::parse_test_args(words)?;
     match names.as_slice() {
         [] => (),
         [name] => cargo.insert(0, name.clone()),
         [_, second, ..] => bail!("at most one name is accepted; unexpected `{second}`"),
     }
-    test::prepare_and_run(&TestArgs { skipped_tools: without, names: Vec::new(), cargo_args: cargo }, TestSize::Full)
+    test::prepare_and_run(&TestArgs { skipped_tools, names: Vec::new(), cargo_args: cargo }, TestSize::Full)
 }

@@ -68,12 +68,12 @@ impl OptionalTool {
         found.with_context(|| format!("no optional tool is called `{name}`; choose from {}", names()))
     }
 
-    fn provide(self, shelf: &ToolCache) -> Result<ProvidedTool> {
+    fn provide(self, tool_cache: &ToolCache) -> Result<ProvidedTool> {
         match self {
-            OptionalTool::Kubectl => kubectl::provide(shelf),
-            OptionalTool::Python => python::provide(shelf),
-            OptionalTool::Browser => browser::provide(shelf),
-            OptionalTool::Nginx => nginx::provide(shelf),
+            OptionalTool::Kubectl => kubectl::provide(tool_cache),
+            OptionalTool::Python => python::provide(tool_cache),
+            OptionalTool::Browser => browser::provide(tool_cache),
+            OptionalTool::Nginx => nginx::provide(tool_cache),
         }
     }
 }
@@ -103,13 +103,13 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
             bail!("no tool is called `{word}`; choose from etcd, kubectl, python, browser, nginx, all");
         }
     }
-    let shelf = ToolCache::open(&Workspace::open()?.tools_dir())?;
+    let tool_cache = ToolCache::open(&Workspace::open()?.tools_dir())?;
     let mut provided = Vec::new();
     if wants("etcd") {
-        provided.extend(etcd::provide(&shelf)?);
+        provided.extend(etcd::provide(&tool_cache)?);
     }
     for tool in OptionalTool::ALL.into_iter().filter(|tool| wants(tool.name())) {
-        provided.push(tool.provide(&shelf).with_context(|| format!("{} could not be provided", tool.name()))?);
+        provided.push(tool.provide(&tool_cache).with_context(|| format!("{} could not be provided", tool.name()))?);
     }
     print!("{}", table::render(&tool_rows(&provided)));
     Ok(())
@@ -117,11 +117,11 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
 
 /// Provides etcd, and the tools that tests need except those in `without`.
 pub(crate) fn provide_for_tests(folder: &Path, without: &[OptionalTool]) -> Result<Vec<ProvidedTool>> {
-    let shelf = ToolCache::open(folder)?;
-    let mut provided = Vec::from(etcd::provide(&shelf)?);
+    let tool_cache = ToolCache::open(folder)?;
+    let mut provided = Vec::from(etcd::provide(&tool_cache)?);
     for tool in TOOLS_NEEDED_BY_TESTS.iter().copied().filter(|tool| !without.contains(tool)) {
         let name = tool.name();
-        provided.push(tool.provide(&shelf).with_context(|| {
+        provided.push(tool.provide(&tool_cache).with_context(|| {
             format!("{name}, which some tests need, could not be provided; `--without {name}` skips those tests")
         })?);
     }

@@ -72,13 +72,13 @@ pub(crate) fn run_child() -> anyhow::Result<()> {
     resident_bytes()?;
     let (empty, begin) = (resident_bytes()?, monotonic_time());
     let gates = FeatureGates::parse(Release::NEWEST, "AllAlpha=true,AllBeta=true")?;
-    let surface = ServedResources::new(&gates, &RuntimeConfig::parse(Release::NEWEST, "api/all=true")?);
+    let served_resources = ServedResources::new(&gates, &RuntimeConfig::parse(Release::NEWEST, "api/all=true")?);
     let (start, started) = (monotonic_time() - begin, resident_bytes()?);
     let begin = monotonic_time();
     let pod = GroupVersionKind { group: "", version: "v1", kind: "Pod" };
     let pod = types_of(Release::NEWEST).for_kind(pod).context("there are pods")?;
     let (types, read) = (monotonic_time() - begin, resident_bytes()?);
-    std::hint::black_box((surface, pod));
+    std::hint::black_box((served_resources, pod));
     let grown = |now: u64| now.saturating_sub(empty);
     println!("{} {} {} {}", start.as_nanos(), grown(started), types.as_nanos(), grown(read));
     Ok(())

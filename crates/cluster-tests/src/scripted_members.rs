@@ -149,8 +149,8 @@ impl ScriptedDiscovery {
     }
 
     /// Returns the response to a discovery request; `None` for any other request.
-    pub fn respond(&self, heard: &ReceivedRequest) -> Option<String> {
-        let items = match heard.request_line.as_str() {
+    pub fn respond(&self, received: &ReceivedRequest) -> Option<String> {
+        let items = match received.request_line.as_str() {
             "GET /api HTTP/1.1" => &self.core,
             "GET /apis HTTP/1.1" => &self.apis,
             _ => return None,

@@ -99,16 +99,16 @@ struct DistinctDocument {
 fn distinct_documents(inputs: &[MergeInput]) -> Vec<DistinctDocument> {
     let mut by_address: HashMap<*const GroupDiscoveryList, DiscoveryEtag> = HashMap::new();
     let mut by_content: HashMap<DiscoveryEtag, DistinctDocument> = HashMap::new();
-    for MergeInput { server, liveness: standing, groups } in inputs {
+    for MergeInput { server, liveness, groups } in inputs {
         let etag = *by_address.entry(Arc::as_ptr(groups)).or_insert_with(|| groups.merged_etag());
         let source = by_content.entry(etag).or_insert_with(|| DistinctDocument {
             groups: groups.clone(),
-            liveness: *standing,
+            liveness: *liveness,
             first_server: server.clone(),
             server_count: 0,
         });
         source.server_count += 1;
-        source.liveness = source.liveness.min(*standing);
+        source.liveness = source.liveness.min(*liveness);
         if *server < source.first_server {
             source.first_server = server.clone();
         }

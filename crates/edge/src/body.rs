@@ -140,18 +140,18 @@ impl http_body::Body for Body {
             }
             Self::Stream(pieces) => std::task::ready!(pieces.0.as_mut().poll_next(context)),
             Self::Peer(answer) => return Pin::new(&mut **answer).poll_frame(context),
-            Self::Seated { body, remaining_chunk: rest, .. } => {
-                if rest.is_empty() {
+            Self::Seated { body, remaining_chunk, .. } => {
+                if remaining_chunk.is_empty() {
                     match std::task::ready!(Pin::new(&mut **body).poll_frame(context))
                         .map(|next| next.map(Frame::into_data))
                     {
-                        Some(Ok(Ok(bytes))) => *rest = bytes,
+                        Some(Ok(Ok(bytes))) => *remaining_chunk = bytes,
                         Some(Ok(Err(frame))) => return Poll::Ready(Some(Ok(frame))),
                         Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                         None => return Poll::Ready(None),
                     }
                 }
-                Some(rest.split_to(rest.len().min(CHUNK_MAX)))
+                Some(remaining_chunk.split_to(remaining_chunk.len().min(CHUNK_MAX)))
             }
             Self::Recorded { body, record } => {
                 let next = std::task::ready!(Pin::new(&mut **body).poll_frame(context));
@@ -170,7 +170,7 @@ impl http_body::Body for Body {
             Self::Parts { remaining: left, .. } => *left == 0,
             Self::Full(_) | Self::Stream(_) => false,
             Self::Peer(answer) => answer.is_end_stream(),
-            Self::Seated { body, remaining_chunk: rest, .. } => rest.is_empty() && body.is_end_stream(),
+            Self::Seated { body, remaining_chunk, .. } => remaining_chunk.is_empty() && body.is_end_stream(),
             Self::Recorded { body, .. } => body.is_end_stream(),
         }
     }
@@ -182,7 +182,9 @@ impl http_body::Body for Body {
             Self::Parts { remaining: left, .. } => SizeHint::with_exact(*left),
             Self::Stream(_) => SizeHint::default(),
             Self::Peer(answer) => answer.size_hint(),
-            Self::Seated { body, remaining_chunk: rest, .. } => extend_size_hint(&body.size_hint(), rest.len() as u64),
+            Self::Seated { body, remaining_chunk, .. } => {
+                extend_size_hint(&body.size_hint(), remaining_chunk.len() as u64)
+            }
             Self::Recorded { body, .. } => body.size_hint(),
         }
     }

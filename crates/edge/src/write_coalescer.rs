@@ -128,15 +128,15 @@ mod tests {
     #[tokio::test]
     async fn small_writes_are_coalesced_in_order() {
         let (near, mut far) = duplex(64 << 10);
-        let cork = WriteCoalescer::new(near);
-        let mut writer = cork.clone();
+        let coalescer = WriteCoalescer::new(near);
+        let mut writer = coalescer.clone();
         for part in ["one ", "two ", "three"] {
             writer.write_all(part.as_bytes()).await.unwrap();
             writer.flush().await.unwrap();
         }
         let mut read = [0; 100];
         assert!(futures_util::future::poll_immediate(far.read(&mut read)).await.is_none(), "held");
-        assert!(matches!(flush_buffered_now(&cork), Poll::Ready(Ok(()))));
+        assert!(matches!(flush_buffered_now(&coalescer), Poll::Ready(Ok(()))));
         let length = far.read(&mut read).await.unwrap();
         assert_eq!(&read[..length], b"one two three");
     }
@@ -144,8 +144,8 @@ mod tests {
     #[tokio::test]
     async fn large_write_does_not_overtake_buffered_bytes() {
         let (near, mut far) = duplex(64 << 10);
-        let cork = WriteCoalescer::new(near);
-        let mut writer = cork.clone();
+        let coalescer = WriteCoalescer::new(near);
+        let mut writer = coalescer.clone();
         let long = vec![b'x'; BUFFER_MAX + 1];
         writer.write_all(b"short").await.unwrap();
         writer.write_all(&long).await.unwrap();
@@ -157,20 +157,20 @@ mod tests {
     #[tokio::test]
     async fn buffer_is_bounded_while_reader_is_stalled() {
         let (near, mut far) = duplex(10);
-        let cork = WriteCoalescer::new(near);
-        let mut writer = cork.clone();
+        let coalescer = WriteCoalescer::new(near);
+        let mut writer = coalescer.clone();
         let mut taken = 0;
         while let Some(written) = futures_util::future::poll_immediate(writer.write(&[b'x'; 100])).await {
             taken += written.unwrap();
             assert!(taken <= BUFFER_MAX + 10);
         }
-        assert!(flush_buffered_now(&cork).is_pending());
+        assert!(flush_buffered_now(&coalescer).is_pending());
         drop(writer);
         let reading = async {
             let mut read = vec![0; taken];
             far.read_exact(&mut read).await.unwrap();
         };
-        let sending = std::future::poll_fn(|context| cork.poll_flush_buffered(context));
+        let sending = std::future::poll_fn(|context| coalescer.poll_flush_buffered(context));
         let (sent, ()) = tokio::join!(sending, reading);
         sent.unwrap();
     }

@@ -94,10 +94,14 @@ mod tests {
 
     #[test]
     fn lease_expires_by_time_since_last_observed_write() {
-        let (mut sight, start) = (LeaseRecord::default(), Instant::now());
+        let (mut observed, start) = (LeaseRecord::default(), Instant::now());
         let mut lease = lease_held_by("b");
         let mut check = |lease: &Lease, seconds, expected| {
-            assert_eq!(sight.observe(lease, "a", start + Duration::from_secs(seconds)), expected, "after {seconds} s");
+            assert_eq!(
+                observed.observe(lease, "a", start + Duration::from_secs(seconds)),
+                expected,
+                "after {seconds} s"
+            );
         };
         check(&lease, 100, LeaseState::HeldByOther);
         check(&lease, 114, LeaseState::HeldByOther);

@@ -117,14 +117,14 @@ impl ForwardAttempt<'_> {
     }
 
     fn connection_mode(&self) -> ConnectionMode {
-        let RetryLoop { head, forward_request: call, body, .. } = self.retry_loop;
-        match (call.lifetime, call.effect) {
+        let RetryLoop { head, forward_request, body, .. } = self.retry_loop;
+        match (forward_request.lifetime, forward_request.effect) {
             _ if head.is_upgrade => ConnectionMode::Upgrade,
             (Lifetime::LongRunning, Effect::Reads) if body.is_empty() => {
                 ConnectionMode::Multiplexed(StreamClass::LongRunning)
             }
             (Lifetime::Until(_), Effect::Reads)
-                if body.is_empty() && call.has_short_response && self.peer.should_multiplex() =>
+                if body.is_empty() && forward_request.has_short_response && self.peer.should_multiplex() =>
             {
                 ConnectionMode::Multiplexed(StreamClass::Short)
             }

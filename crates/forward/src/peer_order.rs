@@ -39,8 +39,8 @@ pub(super) fn order_peers(
     let count = statuses.len();
     let mut order: SmallVec<[usize; 4]> = (0..count).collect();
     order.sort_by_key(|&index| {
-        let PeerStatus { health: standing, in_flight, streams } = statuses[index];
-        (health_rank(standing, effect), preferred != Some(index), in_flight, streams, (index + turn) % count)
+        let PeerStatus { health, in_flight, streams } = statuses[index];
+        (health_rank(health, effect), preferred != Some(index), in_flight, streams, (index + turn) % count)
     });
     order
 }

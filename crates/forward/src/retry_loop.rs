@@ -80,9 +80,9 @@ impl RetryLoop<'_> {
 
     /// Waits in the queues of these candidates until one has a free seat.
     async fn wait_for_seat(&self, busy: &[usize]) -> Result<PeerSeat, ForwardError> {
-        let ForwarderInner { limits, flow_hasher: flows, metrics, .. } = &**self.forwarder;
+        let ForwarderInner { limits, flow_hasher, metrics, .. } = &**self.forwarder;
         let begun = Instant::now();
-        let flow = flows.flow_for(self.forward_request.user, self.head.headers(), self.forward_request.client_ip);
+        let flow = flow_hasher.flow_for(self.forward_request.user, self.head.headers(), self.forward_request.client_ip);
         let peers = busy.iter().map(|number| &self.peers[*number]);
         let seat = seats::wait_for_seat(peers, flow, limits.queue).await.map_err(|rejection| {
             metrics.count_queue_rejection(rejection);

@@ -153,8 +153,8 @@ fn not_executed_status(cause: &'static str) -> Status {
     Status::service_unavailable("nothing was executed").with_retry_after(1).with_cause(cause, "")
 }
 
-fn echo_response(heard: &ReceivedRequest) -> String {
-    http_response(200, "", &format!("{} {}", heard.request_line, heard.body))
+fn echo_response(received: &ReceivedRequest) -> String {
+    http_response(200, "", &format!("{} {}", received.request_line, received.body))
 }
 
 fn http_response(status: u16, headers: &str, body: &str) -> String {
@@ -212,13 +212,13 @@ async fn short_requests_reuse_a_connection_and_watch_has_its_own() {
     let fixture = ForwarderFixture::new(generous_limits());
     let peer = fixture
         .start_peer(|mut connection| async move {
-            while let Some(heard) = connection.read_request().await {
-                if heard.request_line.contains("watch") {
+            while let Some(received) = connection.read_request().await {
+                if received.request_line.contains("watch") {
                     connection.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
                     connection.wait_for_close().await;
                     return;
                 }
-                connection.write(&echo_response(&heard)).await;
+                connection.write(&echo_response(&received)).await;
             }
         })
         .await;

@@ -102,8 +102,8 @@ fn check_merge(documents: &[Arc<GroupDiscoveryList>]) {
 
 /// Merge input whose last server is not live.
 fn merge_input(at: usize, groups: &Arc<GroupDiscoveryList>) -> MergeInput {
-    let standing = if at == DOCUMENTS_MAX - 1 { ServerLiveness::NotLive } else { ServerLiveness::Live };
-    MergeInput { server: format!("apiserver-{at}").into(), liveness: standing, groups: groups.clone() }
+    let liveness = if at == DOCUMENTS_MAX - 1 { ServerLiveness::NotLive } else { ServerLiveness::Live };
+    MergeInput { server: format!("apiserver-{at}").into(), liveness, groups: groups.clone() }
 }
 
 fn encode_json(groups: &GroupDiscoveryList) -> Vec<u8> {

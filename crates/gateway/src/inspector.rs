@@ -134,43 +134,45 @@ impl Inspector {
                     if failures < FAILURES_TO_NOT_READY { RETRY_INTERVAL } else { INSPECTION_INTERVAL }
                 }
             };
-            self.status.send_modify(|sight| sight.inspected_at = Some(begun));
+            self.status.send_modify(|status| status.inspected_at = Some(begun));
             self.wait_for_next_inspection(begun + pause).await;
         }
     }
 
     async fn inspect(&self, begun: Instant, previous: &mut Option<PreviousDiscovery>) -> Result<(), InspectionError> {
-        let UpstreamStatus { readiness: standing, discovery_validated_at: validated, .. } =
-            self.status.borrow().clone();
+        let UpstreamStatus { readiness, discovery_validated_at: validated, .. } = self.status.borrow().clone();
         let is_old = |validated: Instant| begun.saturating_duration_since(validated) >= REVALIDATE_INTERVAL;
         let is_requested = self.is_refresh_requested();
-        if standing != UpstreamReadiness::Ready || !is_requested {
+        if readiness != UpstreamReadiness::Ready || !is_requested {
             self.check_ready().await?;
         }
-        if standing != UpstreamReadiness::Ready || is_requested || validated.is_none_or(is_old) {
+        if readiness != UpstreamReadiness::Ready || is_requested || validated.is_none_or(is_old) {
             let version = self.fetch_version().await;
             let is_another = version.is_some() && version != self.status.borrow().version;
-            let process_change = if standing == UpstreamReadiness::Ready && !is_another {
+            let process_change = if readiness == UpstreamReadiness::Ready && !is_another {
                 ProcessChange::Unchanged
             } else {
                 ProcessChange::Restarted
             };
             self.update_discovery(previous, process_change).await?;
-            self.status.send_modify(|sight| {
-                sight.discovery_validated_at = Some(begun);
-                sight.version = version.or(sight.version.take());
+            self.status.send_modify(|status| {
+                status.discovery_validated_at = Some(begun);
+                status.version = version.or(status.version.take());
             });
         }
-        self.compare_settings(begun, standing).await;
+        self.compare_settings(begun, readiness).await;
         self.record_success();
         Ok(())
     }
 
     /// Compares its settings with the gateway's, if it is time to. One that was away may have been restarted with others.
     async fn compare_settings(&self, begun: Instant, readiness: UpstreamReadiness) {
-        let UpstreamStatus { vouching_decision: vouching, settings_compared_at: compared, .. } =
-            self.status.borrow().clone();
-        let last = if readiness == UpstreamReadiness::Ready { vouching.clone() } else { VouchingDecision::NotCompared };
+        let UpstreamStatus { vouching_decision, settings_compared_at: compared, .. } = self.status.borrow().clone();
+        let last = if readiness == UpstreamReadiness::Ready {
+            vouching_decision.clone()
+        } else {
+            VouchingDecision::NotCompared
+        };
         let interval = if last == VouchingDecision::Allowed { SETTINGS_INTERVAL } else { SETTINGS_RETRY_INTERVAL };
         let is_due = |compared: Instant| begun.saturating_duration_since(compared) >= interval;
         if readiness == UpstreamReadiness::Ready && !compared.is_none_or(is_due) {
@@ -180,18 +182,18 @@ impl Inspector {
         let decision = self.vouching_decider.decide_for(&self.upstream, &published, last).await;
         let address = &self.upstream.address;
         match decision.refusal() {
-            None if vouching != VouchingDecision::Allowed => {
+            None if vouching_decision != VouchingDecision::Allowed => {
                 tracing::info!(upstream = %address, "upstream reads users as the gateway names them");
             }
-            Some(refusal) if decision != vouching => {
+            Some(refusal) if decision != vouching_decision => {
                 let VouchingRefusal { reason, text } = refusal;
                 tracing::warn!(upstream = %address, reason, error = %text, "not vouching for users to an upstream");
             }
             None | Some(_) => {}
         }
-        self.status.send_modify(|sight| {
-            sight.vouching_decision = decision;
-            sight.settings_compared_at = Some(begun);
+        self.status.send_modify(|status| {
+            status.vouching_decision = decision;
+            status.settings_compared_at = Some(begun);
         });
     }
 
@@ -310,11 +312,11 @@ impl Inspector {
         self.members.add_upstream(server);
         self.members.set_ready(server, address);
         self.metrics.set_ready(server, self.status.borrow().version.as_deref());
-        self.status.send_if_modified(|sight| {
-            let was = std::mem::replace(&mut sight.readiness, UpstreamReadiness::Ready);
-            sight.failing_since = None;
+        self.status.send_if_modified(|status| {
+            let was = std::mem::replace(&mut status.readiness, UpstreamReadiness::Ready);
+            status.failing_since = None;
             if was != UpstreamReadiness::Ready {
-                tracing::info!(upstream = %address, version = sight.version.as_deref(), "an upstream is ready");
+                tracing::info!(upstream = %address, version = status.version.as_deref(), "an upstream is ready");
             }
             was != UpstreamReadiness::Ready
         });
@@ -324,12 +326,12 @@ impl Inspector {
         let Upstream { server, address, .. } = &self.upstream;
         let is_certain = matches!(error, InspectionError::NotReady(_)) || failures >= FAILURES_TO_NOT_READY;
         let mut is_expired = false;
-        self.status.send_if_modified(|sight| {
-            let since = *sight.failing_since.get_or_insert(begun);
+        self.status.send_if_modified(|status| {
+            let since = *status.failing_since.get_or_insert(begun);
             is_expired = begun.saturating_duration_since(since) >= self.forget_after;
-            let is_new = is_certain && sight.readiness != UpstreamReadiness::NotReady;
+            let is_new = is_certain && status.readiness != UpstreamReadiness::NotReady;
             if is_new {
-                sight.readiness = UpstreamReadiness::NotReady;
+                status.readiness = UpstreamReadiness::NotReady;
                 tracing::warn!(upstream = %address, error = %error, "an upstream is not ready");
             }
             is_new

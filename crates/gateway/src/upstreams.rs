@@ -110,7 +110,7 @@ impl Upstreams {
 
     fn start_inspector(&self, upstream: &Upstream) -> TrackedUpstream {
         self.members.add_upstream(&upstream.server);
-        let (sight, status) = watch::channel(UpstreamStatus::default());
+        let (status_sender, status) = watch::channel(UpstreamStatus::default());
         let stop_token = self.tasks.stop_token().child_token();
         let inspector = Inspector {
             upstream: upstream.clone(),
@@ -118,7 +118,7 @@ impl Upstreams {
             fetch: self.fetch.clone(),
             forget_after: self.config.forget_after,
             refresh_requested_at: self.refresh_requested_at.subscribe(),
-            status: sight,
+            status: status_sender,
             metrics: self.metrics.clone(),
             vouching_decider: self.vouching_decider.clone(),
         };

@@ -199,8 +199,8 @@ impl<'a> Demo<'a> {
     }
 
     fn server_address(&self, server: usize) -> String {
-        let board = self.lab.supervisor.process_table();
-        let port = board.borrow().servers[server].server.port;
+        let process_table = self.lab.supervisor.process_table();
+        let port = process_table.borrow().servers[server].server.port;
         format!("https://127.0.0.1:{port}")
     }
 }

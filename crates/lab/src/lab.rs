@@ -179,7 +179,7 @@ impl Lab {
     /// Starts the servers, runs until `stop` is cancelled, then stops everything in order. Await on the main thread:
     /// servers are killed when the thread that started them ends.
     pub async fn run(self) -> Result<(), LabError> {
-        let Self { data_dir: folder, supervisor, etcd, handle: inside, retention: keep } = self;
+        let Self { data_dir, supervisor, etcd, handle: inside, retention } = self;
         let outcome = supervisor.run(inside.stop.clone()).await;
         inside.stop.cancel();
         if let Some(etcd) = etcd {
@@ -190,10 +190,10 @@ impl Lab {
             tracing::warn!(%error, "background tasks did not end in time");
         }
         drop(inside);
-        if keep == DataDirRetention::Delete
-            && let Some(folder) = Arc::into_inner(folder)
+        if retention == DataDirRetention::Delete
+            && let Some(data_dir) = Arc::into_inner(data_dir)
         {
-            folder.purge()?;
+            data_dir.purge()?;
         }
         Ok(outcome?)
     }
@@ -202,22 +202,22 @@ impl Lab {
 impl LabHandle {
     /// Waits until every server is ready or one has failed; the error names the first server that is not ready.
     pub async fn wait_until_ready(&self) -> Result<(), LabError> {
-        let mut board = self.supervisor.process_table();
+        let mut process_table = self.supervisor.process_table();
         let deadline = Instant::now() + READY_TIMEOUT;
-        let settled = |board: &Arc<crate::supervisor::ProcessTable>| {
-            board.is_ready() || board.servers.iter().any(|standing| standing.phase == Phase::Failed)
+        let settled = |process_table: &Arc<crate::supervisor::ProcessTable>| {
+            process_table.is_ready() || process_table.servers.iter().any(|process| process.phase == Phase::Failed)
         };
-        let waited = tokio::time::timeout_at(deadline, board.wait_for(settled)).await;
+        let waited = tokio::time::timeout_at(deadline, process_table.wait_for(settled)).await;
         drop(waited);
-        let board = board.borrow().clone();
-        match board.servers.iter().find(|standing| standing.phase != Phase::Ready && standing.generation > 0) {
+        let process_table = process_table.borrow().clone();
+        match process_table.servers.iter().find(|process| process.phase != Phase::Ready && process.generation > 0) {
             None => Ok(()),
-            Some(standing) => {
-                let reason = match &*standing.problem {
-                    "" => format!("still {} after {} s", standing.phase.as_str(), READY_TIMEOUT.as_secs()),
+            Some(process) => {
+                let reason = match &*process.problem {
+                    "" => format!("still {} after {} s", process.phase.as_str(), READY_TIMEOUT.as_secs()),
                     trouble => trouble.to_owned(),
                 };
-                Err(LabError::NotReady { name: standing.server.name.clone(), reason })
+                Err(LabError::NotReady { name: process.server.name.clone(), reason })
             }
         }
     }

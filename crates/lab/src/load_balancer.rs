@@ -57,12 +57,13 @@ pub fn rank_backends(backends: &[LoadBalancerBackend], connection_number: u64) -
 /// Accepts and proxies connections until `stop` is cancelled. Closes a connection at once above `CONNECTIONS_MAX`.
 pub async fn run(
     listener: TcpListener,
-    board: watch::Receiver<Arc<ProcessTable>>,
+    process_table: watch::Receiver<Arc<ProcessTable>>,
     tasks: Tasks,
     stop: CancellationToken,
 ) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let connection_counts: Arc<[AtomicUsize]> = board.borrow().servers.iter().map(|_| AtomicUsize::new(0)).collect();
+    let connection_counts: Arc<[AtomicUsize]> =
+        process_table.borrow().servers.iter().map(|_| AtomicUsize::new(0)).collect();
     let connection_numbers = AtomicU64::new(0);
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let Ok((client, _)) = accepted else {
@@ -71,9 +72,9 @@ pub async fn run(
         };
         let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
         let turn = connection_numbers.fetch_add(1, Ordering::Relaxed);
-        let (board, connection_counts, stop) = (board.clone(), connection_counts.clone(), stop.clone());
+        let (process_table, connection_counts, stop) = (process_table.clone(), connection_counts.clone(), stop.clone());
         tasks.spawn_once("load balancer connection", async move {
-            stop.run_until_cancelled(proxy_connection(client, board, &connection_counts, turn)).await;
+            stop.run_until_cancelled(proxy_connection(client, process_table, &connection_counts, turn)).await;
             drop(permit);
         });
     }
@@ -82,11 +83,11 @@ pub async fn run(
 /// Proxies one connection until either side closes it, or its server is paused, stopped or replaced.
 async fn proxy_connection(
     mut client: TcpStream,
-    mut board: watch::Receiver<Arc<ProcessTable>>,
+    mut process_table: watch::Receiver<Arc<ProcessTable>>,
     connection_counts: &[AtomicUsize],
     connection_number: u64,
 ) {
-    let now = board.borrow_and_update().clone();
+    let now = process_table.borrow_and_update().clone();
     let backends: Vec<LoadBalancerBackend> = now
         .servers
         .iter()
@@ -103,7 +104,7 @@ async fn proxy_connection(
         let _ = client.set_nodelay(true);
         tokio::select! {
             _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-            () = wait_until_unavailable(&mut board, at, server_process.generation) => {}
+            () = wait_until_unavailable(&mut process_table, at, server_process.generation) => {}
         }
         return;
     }
@@ -119,12 +120,16 @@ async fn connect_to_server(port: u16) -> Option<TcpStream> {
 }
 
 /// Returns once the server is paused, stopped or failed, or has a new process (another generation).
-async fn wait_until_unavailable(board: &mut watch::Receiver<Arc<ProcessTable>>, server: usize, generation: u64) {
-    let is_gone = |board: &Arc<ProcessTable>| {
-        let standing = &board.servers[server];
-        standing.generation != generation || matches!(standing.phase, Phase::Paused | Phase::Stopped | Phase::Failed)
+async fn wait_until_unavailable(
+    process_table: &mut watch::Receiver<Arc<ProcessTable>>,
+    server: usize,
+    generation: u64,
+) {
+    let is_gone = |process_table: &Arc<ProcessTable>| {
+        let process = &process_table.servers[server];
+        process.generation != generation || matches!(process.phase, Phase::Paused | Phase::Stopped | Phase::Failed)
     };
-    let _ = board.wait_for(is_gone).await;
+    let _ = process_table.wait_for(is_gone).await;
 }
 
 /// Counts a connection until drop.
@@ -196,10 +201,10 @@ mod tests {
     async fn connection_is_proxied_until_its_server_is_paused() {
         let tasks = Tasks::new();
         let port = start_echo_server(&tasks).await;
-        let mut board =
+        let mut process_table =
             ProcessTable::new(&test_lab_state(&format!("a=1.33:1 b=1.36:{port}")), tokio::time::Instant::now());
-        board.servers[1].phase = Phase::Ready;
-        let (sender, reader) = watch::channel(Arc::new(board));
+        process_table.servers[1].phase = Phase::Ready;
+        let (sender, reader) = watch::channel(Arc::new(process_table));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let balancer = listener.local_addr().unwrap();
         tasks.spawn_once("load balancer", run(listener, reader, tasks.clone(), tasks.stop_token()));
@@ -209,7 +214,7 @@ mod tests {
         let mut answer = [0; 2];
         client.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"!x");
-        sender.send_modify(|board| Arc::make_mut(board).servers[1].phase = Phase::Paused);
+        sender.send_modify(|process_table| Arc::make_mut(process_table).servers[1].phase = Phase::Paused);
         assert_eq!(client.read(&mut answer).await.unwrap(), 0, "connections to a paused server are closed");
 
         let mut unserved = TcpStream::connect(balancer).await.unwrap();

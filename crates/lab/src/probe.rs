@@ -100,10 +100,10 @@ impl Probe {
         let shared = Arc::new(ProbeState::default());
         let tasks = Tasks::new();
         let writing = CancellationToken::new();
-        let board = lab.supervisor.process_table().borrow().clone();
+        let process_table = lab.supervisor.process_table().borrow().clone();
         for (at, client) in lab.clients.iter().enumerate() {
             // Servers that do not run are left out of the comparison.
-            if board.servers[at].phase == Phase::Ready {
+            if process_table.servers[at].phase == Phase::Ready {
                 let served = fetch_listable_resources(client).await;
                 shared.with_history(|history| history.server_ready(at, served, Instant::now()));
             }

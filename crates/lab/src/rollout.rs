@@ -54,11 +54,11 @@ pub struct RolloutStep {
 }
 
 /// Returns a step for each server whose release differs from its target, in order.
-pub fn plan_steps(board: &ProcessTable, targets: &[String]) -> Vec<RolloutStep> {
-    let servers = board.servers.iter().zip(targets).enumerate();
-    let changes = servers.filter(|(_, (standing, to))| standing.server.release != **to);
+pub fn plan_steps(process_table: &ProcessTable, targets: &[String]) -> Vec<RolloutStep> {
+    let servers = process_table.servers.iter().zip(targets).enumerate();
+    let changes = servers.filter(|(_, (process, to))| process.server.release != **to);
     changes
-        .map(|(at, (standing, to))| RolloutStep { index: at, name: standing.server.name.clone(), release: to.clone() })
+        .map(|(at, (process, to))| RolloutStep { index: at, name: process.server.name.clone(), release: to.clone() })
         .collect()
 }
 
@@ -70,13 +70,13 @@ pub async fn start_rollout(
     cancel: CancellationToken,
 ) -> Result<watch::Receiver<Option<RolloutStatus>>, RolloutError> {
     let busy = lab.rollout_lock.clone().try_lock_owned().map_err(|_| RolloutError::InProgress)?;
-    let board = lab.supervisor.process_table().borrow().clone();
+    let process_table = lab.supervisor.process_table().borrow().clone();
     let targets = match to {
-        [] => board.previous_releases.clone().ok_or(RolloutError::NothingToUndo)?,
-        releases => plan::expand_releases(releases, board.servers.len())?,
+        [] => process_table.previous_releases.clone().ok_or(RolloutError::NothingToUndo)?,
+        releases => plan::expand_releases(releases, process_table.servers.len())?,
     };
-    let from: Vec<String> = board.servers.iter().map(|standing| standing.server.release.clone()).collect();
-    let steps = plan_steps(&board, &targets);
+    let from: Vec<String> = process_table.servers.iter().map(|process| process.server.release.clone()).collect();
+    let steps = plan_steps(&process_table, &targets);
     let begun = RolloutStatus { from: from.clone(), to: targets, steps: steps.len(), ..RolloutStatus::default() };
     let told = lab.rollout_status.subscribe();
     lab.rollout_status.send_replace(Some(begun));
@@ -153,14 +153,15 @@ async fn replace_server(lab: &LabHandle, step: &RolloutStep, probe: &Probe) -> R
     }
     probe.server_starting(*at);
     lab.supervisor.run_action(name, ServerAction::StartAs(to.clone())).await.map_err(text)?;
-    let mut board = lab.supervisor.process_table();
-    let over =
-        |board: &Arc<ProcessTable>| matches!(board.servers[*at].phase, Phase::Ready | Phase::Failed | Phase::Stopped);
-    let waited = tokio::time::timeout(READY_TIMEOUT, board.wait_for(over)).await;
+    let mut process_table = lab.supervisor.process_table();
+    let over = |process_table: &Arc<ProcessTable>| {
+        matches!(process_table.servers[*at].phase, Phase::Ready | Phase::Failed | Phase::Stopped)
+    };
+    let waited = tokio::time::timeout(READY_TIMEOUT, process_table.wait_for(over)).await;
     drop(waited);
-    let standing = board.borrow().servers[*at].clone();
-    if standing.phase != Phase::Ready {
-        return Err(format!("it is {}. {}", standing.phase.as_str(), standing.problem));
+    let process = process_table.borrow().servers[*at].clone();
+    if process.phase != Phase::Ready {
+        return Err(format!("it is {}. {}", process.phase.as_str(), process.problem));
     }
     probe.server_ready(*at, &lab.clients[*at]).await;
     wait_until_seen_by_all(lab, *at).await
@@ -170,14 +171,14 @@ async fn replace_server(lab: &LabHandle, step: &RolloutStep, probe: &Probe) -> R
 async fn wait_until_seen_by_all(lab: &LabHandle, server: usize) -> Result<(), String> {
     let deadline = Instant::now() + MEMBERSHIP_TIMEOUT;
     let Some(identity) = fetch_peers_page(&lab.clients[server]).await.map(|page| page.server) else { return Ok(()) };
-    let board = lab.supervisor.process_table().borrow().clone();
-    for (other, standing) in board.servers.iter().enumerate() {
-        if other == server || standing.phase != Phase::Ready {
+    let process_table = lab.supervisor.process_table().borrow().clone();
+    for (other, process) in process_table.servers.iter().enumerate() {
+        if other == server || process.phase != Phase::Ready {
             continue;
         }
         while !fetch_peers_page(&lab.clients[other]).await.is_none_or(|page| lists_as_live(&page, &identity)) {
             if Instant::now() > deadline {
-                return Err(format!("server {} does not list it as live", standing.server.name));
+                return Err(format!("server {} does not list it as live", process.server.name));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -257,9 +258,9 @@ mod tests {
 
     #[test]
     fn plan_steps_skips_servers_of_the_target_release() {
-        let board = ProcessTable::new(&test_lab_state("a=1.33:1 b=1.37:2 c=1.36:3"), Instant::now());
+        let process_table = ProcessTable::new(&test_lab_state("a=1.33:1 b=1.37:2 c=1.36:3"), Instant::now());
         let to = plan::expand_releases(&["1.37".to_owned()], 3).unwrap();
-        let steps: Vec<_> = plan_steps(&board, &to)
+        let steps: Vec<_> = plan_steps(&process_table, &to)
             .iter()
             .map(|step| format!("{}@{}={}", step.name, step.index, step.release))
             .collect();

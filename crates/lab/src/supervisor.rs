@@ -201,12 +201,12 @@ impl Supervisor {
             }
             ServerAction::Pause => {
                 self.signal_server(at, Signal::STOP);
-                self.update_process(at, |standing, now| standing.set_phase(Phase::Paused, now));
+                self.update_process(at, |process, now| process.set_phase(Phase::Paused, now));
                 Ok(())
             }
             ServerAction::Resume => {
                 self.signal_server(at, Signal::CONT);
-                self.update_process(at, |standing, now| standing.set_phase(Phase::NotReady, now));
+                self.update_process(at, |process, now| process.set_phase(Phase::NotReady, now));
                 Ok(())
             }
         };
@@ -221,12 +221,12 @@ impl Supervisor {
         self.write_state();
         let generation = self.process_table.borrow().servers[at].generation + 1;
         let pid = process.pid;
-        self.update_process(at, |standing, now| {
-            standing.server = server.clone();
-            standing.generation = generation;
-            standing.pid = Some(pid);
-            standing.problem.clear();
-            standing.set_phase(Phase::Starting, now);
+        self.update_process(at, |process, now| {
+            process.server = server.clone();
+            process.generation = generation;
+            process.pid = Some(pid);
+            process.problem.clear();
+            process.set_phase(Phase::Starting, now);
         });
         let ended = CancellationToken::new();
         let pulse = poll_readiness(
@@ -272,7 +272,7 @@ impl Supervisor {
         }
         // Update the table first, so that the load balancer sends no new connections.
         let is_paused = self.process_table.borrow().servers[at].phase == Phase::Paused;
-        self.update_process(at, |standing, now| standing.set_phase(Phase::Stopping, now));
+        self.update_process(at, |process, now| process.set_phase(Phase::Stopping, now));
         self.signal_server(at, Signal::TERM);
         if is_paused {
             // A suspended process handles SIGTERM only after SIGCONT.
@@ -288,9 +288,9 @@ impl Supervisor {
     }
 
     fn kill_server(&mut self, at: usize) {
-        self.update_process(at, |standing, now| {
-            standing.problem = "killed".to_owned();
-            standing.set_phase(Phase::Stopping, now);
+        self.update_process(at, |process, now| {
+            process.problem = "killed".to_owned();
+            process.set_phase(Phase::Stopping, now);
         });
         self.signal_server(at, Signal::KILL);
     }
@@ -304,14 +304,14 @@ impl Supervisor {
             return;
         }
         match event {
-            ServerEvent::Exited { exit_status: how, .. } => {
-                self.update_process(at, |standing, now| standing.apply_exit(&how, now));
+            ServerEvent::Exited { exit_status, .. } => {
+                self.update_process(at, |process, now| process.apply_exit(&exit_status, now));
                 let Some(running) = self.processes[at].take() else { return };
                 running.stop_polling.cancel();
                 running.exit_waiters.into_iter().for_each(|waiting| drop(waiting.send(Ok(()))));
             }
-            ServerEvent::Readiness { readiness: health, .. } => {
-                self.update_process(at, |standing, now| standing.apply_readiness(health, now))
+            ServerEvent::Readiness { readiness, .. } => {
+                self.update_process(at, |process, now| process.apply_readiness(readiness, now))
             }
             ServerEvent::StopTimedOut { .. } => self.signal_server(at, Signal::KILL),
         }

@@ -50,12 +50,12 @@ impl CleanupTask {
             }
             tokio::time::sleep(START_DELAY_MAX.mul_f64(rng.f64())).await;
             let actions = self.cleanup_actions.borrow_and_update().clone();
-            for chore in actions.iter() {
-                match tokio::time::timeout(self.request_timeout, self.perform(chore)).await {
+            for action in actions.iter() {
+                match tokio::time::timeout(self.request_timeout, self.perform(action)).await {
                     // Another server was faster, or the server is back.
                     Ok(Ok(()) | Err(PortError::Conflict | PortError::NotFound)) => {}
-                    Ok(Err(error)) => tracing::warn!(?chore, %error, "cleanup after a server failed"),
-                    Err(_) => tracing::warn!(?chore, "cleanup after a server timed out"),
+                    Ok(Err(error)) => tracing::warn!(?action, %error, "cleanup after a server failed"),
+                    Err(_) => tracing::warn!(?action, "cleanup after a server timed out"),
                 }
             }
             tokio::time::sleep(CLEANUP_INTERVAL).await;

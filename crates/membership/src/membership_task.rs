@@ -141,8 +141,8 @@ impl MembershipTask {
                 members: MemberFeeds { presence, addresses, documents, failures },
                 local_groups: local,
                 defined: shared,
-                attempted: tried,
-                catch_up_requests: waiting,
+                attempted,
+                catch_up_requests,
             } = &mut self.sources;
             let mut catch_up_waiters = Vec::new();
             tokio::select! {
@@ -153,8 +153,8 @@ impl MembershipTask {
                 () = documents.ready() => {}
                 () = wait_for_change(local) => {}
                 () = wait_for_change(shared) => {}
-                Some(server) = tried.recv() => self.first_sync.record_attempt(server),
-                Some(waiter) = waiting.recv() => catch_up_waiters.push(waiter),
+                Some(server) = attempted.recv() => self.first_sync.record_attempt(server),
+                Some(waiter) = catch_up_requests.recv() => catch_up_waiters.push(waiter),
                 () = sleep_until_if_some(wake) => {}
             }
             // Requests before feeds: everything in the feeds at the time of a request is taken below.

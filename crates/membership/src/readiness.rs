@@ -79,15 +79,8 @@ impl Milestones {
 
     /// All milestones in the order of `/readyz?verbose`.
     pub fn all(&self) -> [&Milestone; 6] {
-        let Self {
-            identity_lease,
-            lease_cleanup: lease_sweep,
-            endpoint_record,
-            first_sync,
-            local_document,
-            discovery_fetch: askers,
-        } = self;
-        [identity_lease, lease_sweep, endpoint_record, first_sync, local_document, askers]
+        let Self { identity_lease, lease_cleanup, endpoint_record, first_sync, local_document, discovery_fetch } = self;
+        [identity_lease, lease_cleanup, endpoint_record, first_sync, local_document, discovery_fetch]
     }
 }
 

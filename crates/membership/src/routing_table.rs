@@ -173,8 +173,8 @@ impl RoutingTable {
 
 impl VersionSlot {
     fn resource_servers(&self, entry: TableEntry) -> ResourceServers<'_> {
-        let MemberOffer { live, unreachable: away } = &self.offer_sets[entry.offer_index as usize];
-        ResourceServers { local: entry.local, scope: entry.scope, live, unreachable: away }
+        let MemberOffer { live, unreachable } = &self.offer_sets[entry.offer_index as usize];
+        ResourceServers { local: entry.local, scope: entry.scope, live, unreachable }
     }
 }
 

@@ -74,20 +74,13 @@ pub enum Peering {
 impl View {
     /// Derives a view from its inputs, reusing the parts of `previous` that did not change.
     pub fn new(inputs: ViewInputs, previous: Option<&Self>) -> Self {
-        let ViewInputs {
-            this_server: me,
-            local_document: local,
-            mut members,
-            exclusion,
-            first_sync,
-            peering,
-            may_be_built_in,
-        } = inputs;
+        let ViewInputs { this_server, local_document, mut members, exclusion, first_sync, peering, may_be_built_in } =
+            inputs;
         if peering == Peering::Disabled {
             members = members.iter().filter_map(as_mute).collect();
         }
         let same_inputs = previous.filter(|last| {
-            Arc::ptr_eq(&last.local_document, &local)
+            Arc::ptr_eq(&last.local_document, &local_document)
                 && Arc::ptr_eq(&last.exclusion, &exclusion)
                 && have_same_documents(&last.members, &members)
         });
@@ -96,14 +89,17 @@ impl View {
             None => {
                 let (last_table, last_merged) = previous
                     .map_or_else(Default::default, |last| (last.routing_table.clone(), last.merged_documents.clone()));
-                let table = last_table.rebuild(&local, &serving_members(&members), &exclusion);
-                (Arc::new(table), last_merged.update(merged_inputs(&me, &local, &members, &exclusion)))
+                let table = last_table.rebuild(&local_document, &serving_members(&members), &exclusion);
+                (
+                    Arc::new(table),
+                    last_merged.update(merged_inputs(&this_server, &local_document, &members, &exclusion)),
+                )
             }
         };
         let unheard = incomplete_reason(&members, first_sync);
         Self {
-            this_server: me,
-            local_document: local,
+            this_server,
+            local_document,
             members,
             exclusion,
             first_sync,
@@ -217,11 +213,11 @@ fn have_same_documents(a: &[Member], b: &[Member]) -> bool {
 
 fn serving_members(members: &[Member]) -> Vec<ServingMember<'_>> {
     let indices = (0..).map(MemberIndex);
-    let bearers = indices.zip(members).filter_map(|(index, member)| {
+    let serving = indices.zip(members).filter_map(|(index, member)| {
         let is_live = liveness_of(member)? == ServerLiveness::Live;
         Some(ServingMember { member: index, is_live, document: member.server_document()? })
     });
-    bearers.collect()
+    serving.collect()
 }
 
 fn merged_inputs(

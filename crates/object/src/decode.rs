@@ -46,7 +46,7 @@ pub fn decode_object(
     encoding: BodyEncoding,
     expected: GroupVersionKind<&str>,
 ) -> Result<Decoded<Map<String, Value>>, Rejection> {
-    let Decoded { value, duplicate_fields: duplicates } = decode_value(body, encoding).map_err(|error| {
+    let Decoded { value, duplicate_fields } = decode_value(body, encoding).map_err(|error| {
         let reason = match encoding {
             BodyEncoding::Json => format!("couldn't get version/kind; json parse error: {error}"),
             BodyEncoding::Yaml => error,
@@ -60,7 +60,7 @@ pub fn decode_object(
         );
         return Err(unrecognized_object(body, expected, &reason));
     };
-    Ok(Decoded { value: expect_kind(object, body, expected)?, duplicate_fields: duplicates })
+    Ok(Decoded { value: expect_kind(object, body, expected)?, duplicate_fields })
 }
 
 /// Accepts an object that was read from a body: it must be of the kind, with metadata of the right types. Nor may it nest

@@ -43,10 +43,9 @@ const EXCERPT_LENGTH_MAX: usize = 1024;
 /// Reads a patch that must be a JSON object.
 fn decode_patch_object(body: &[u8]) -> Result<Decoded<Map<String, Value>>, Rejection> {
     let refuse = |reason: String| Rejection::BadRequest(format!("error decoding patch: {reason}"));
-    let Decoded { value, duplicate_fields: duplicates } =
-        decode::decode_value(body, BodyEncoding::Json).map_err(refuse)?;
+    let Decoded { value, duplicate_fields } = decode::decode_value(body, BodyEncoding::Json).map_err(refuse)?;
     match value {
-        Value::Object(value) => Ok(Decoded { value, duplicate_fields: duplicates }),
+        Value::Object(value) => Ok(Decoded { value, duplicate_fields }),
         Value::Null => Err(Rejection::BadRequest("Invalid JSON Patch".to_owned())),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Err(refuse(format!(
             "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",

@@ -98,7 +98,7 @@ const GATEWAY_IDENTITY: &str = "apiserver-gateway";
 pub struct Gateway {
     address: SocketAddr,
     shutdown_delay: Duration,
-    way: UpstreamClient,
+    upstream_client: UpstreamClient,
     tasks: Tasks,
     connections: Tasks,
     /// Cancelled first: the gateway is not ready from then on.
@@ -119,26 +119,35 @@ impl Gateway {
         let forward_metrics = forward::Metrics::new(&registry);
         let metrics = Metrics::new(&registry, forward_metrics.transport_failures.clone());
         let forwarder = start_forwarder(&config, forward_metrics, &tasks)?;
-        let way = start_upstreams(&config, forwarder, &registry, &metrics, &tasks)?;
+        let upstream_client = start_upstreams(&config, forwarder, &registry, &metrics, &tasks)?;
         let draining = CancellationToken::new();
-        let reviews = PageAccessReviews::new(way.clone());
-        let gate = GatewayAccessControl {
+        let reviews = PageAccessReviews::new(upstream_client.clone());
+        let access_control = GatewayAccessControl {
             ca_bundles: bundles,
             front_proxy: config.front_proxy.as_ref().map(|front_proxy| front_proxy.rules.clone()),
             identity_headers: config.identity_headers.clone(),
             page_reviews: reviews,
         };
-        let health = HealthChecks::new(health_checks(&way, draining.clone()));
+        let health = HealthChecks::new(health_checks(&upstream_client, draining.clone()));
         let request_metrics = edge::metrics::Metrics::new(&registry);
-        let pipeline = Pipeline::new(gate, AnyUpstream(way.clone()), health, request_metrics, config.limits);
+        let pipeline =
+            Pipeline::new(access_control, AnyUpstream(upstream_client.clone()), health, request_metrics, config.limits);
         let access_log = start_access_log(&config, &registry, &tasks)?;
-        let peers = build_peers(&config, &way, metrics);
+        let peers = build_peers(&config, &upstream_client, metrics);
         let pipeline = Arc::new(pipeline.with_access_log(access_log).with_peer_routing(Some(peers)));
         let (connections, closing) = (Tasks::new(), CancellationToken::new());
         let accepting =
             edge::listener::run(listener, serving, pipeline, Workers::start()?, connections.clone(), closing.clone());
         tasks.spawn_once("listener", accepting);
-        Ok(Self { address, shutdown_delay: config.shutdown_delay, way, tasks, connections, draining, closing })
+        Ok(Self {
+            address,
+            shutdown_delay: config.shutdown_delay,
+            upstream_client,
+            tasks,
+            connections,
+            draining,
+            closing,
+        })
     }
 
     /// The address that the gateway listens on.
@@ -156,7 +165,7 @@ impl Gateway {
         self.draining.cancel();
         tokio::time::sleep(self.shutdown_delay).await;
         self.closing.cancel();
-        self.way.forwarder.end_streams();
+        self.upstream_client.forwarder.end_streams();
         for (what, family) in [("connections", &self.connections), ("tasks", &self.tasks)] {
             stop_tasks(what, family).await;
         }
@@ -234,18 +243,18 @@ fn start_upstreams(
     tasks.spawn("upstream-doubts", |stop| refetching.refetch_stale(outputs.stale_members, stop));
     edge::peer_routing::start_forgetting_departed(forwarder.clone(), cluster.views(), tasks);
     registry.register(Box::new(ViewMetrics::new(cluster.views()))).expect("each name is registered once");
-    let way = UpstreamClient { cluster, forwarder, upstreams };
+    let upstream_client = UpstreamClient { cluster, forwarder, upstreams };
     if let Some(networks) = config.upstream_networks.clone() {
         let slices = EndpointSlicePoller {
-            upstream_client: way.clone(),
-            user: way.forwarder.own_user().clone(),
+            upstream_client: upstream_client.clone(),
+            user: upstream_client.forwarder.own_user().clone(),
             configured: config.upstreams.clone(),
             networks,
         };
-        let upstreams = way.upstreams.clone();
+        let upstreams = upstream_client.upstreams.clone();
         tasks.spawn("upstream-discovery", |stop| slices.run(upstreams, stop));
     }
-    Ok(way)
+    Ok(upstream_client)
 }
 
 fn start_forwarder(config: &Config, metrics: forward::Metrics, tasks: &Tasks) -> anyhow::Result<Forwarder> {
@@ -259,7 +268,7 @@ fn start_forwarder(config: &Config, metrics: forward::Metrics, tasks: &Tasks) ->
     };
     let user = ForwardedUser::new(GATEWAY_USER, "", [AUTHENTICATED_GROUP], []).expect("the name is ASCII");
     let bare = ClientTlsFiles { client_certificate: None, ..config.front_proxy_files.clone() };
-    let ways = ForwarderConfig {
+    let forwarder_config = ForwarderConfig {
         front_proxy_connector: connector(config.front_proxy_files.clone())?,
         passthrough_connector: Some(connector(bare)?),
         own_user: user,
@@ -272,7 +281,7 @@ fn start_forwarder(config: &Config, metrics: forward::Metrics, tasks: &Tasks) ->
         queue: config.queue_limits,
         ..ForwardLimits::default()
     };
-    Ok(Forwarder::new(ways, limits, metrics, tasks))
+    Ok(Forwarder::new(forwarder_config, limits, metrics, tasks))
 }
 
 /// A gateway follows the cluster of its upstreams and is no member of it.
@@ -287,11 +296,11 @@ fn membership_config() -> anyhow::Result<MembershipConfig> {
     })
 }
 
-fn build_peers(config: &Config, way: &UpstreamClient, metrics: Metrics) -> edge::peer_routing::PeerRouting {
-    let (upstreams, compared) = (way.upstreams.clone(), way.upstreams.clone());
+fn build_peers(config: &Config, upstream_client: &UpstreamClient, metrics: Metrics) -> edge::peer_routing::PeerRouting {
+    let (upstreams, compared) = (upstream_client.upstreams.clone(), upstream_client.upstreams.clone());
     edge::peer_routing::PeerRouting {
-        cluster: way.cluster.clone(),
-        forwarder: Some(way.forwarder.clone()),
+        cluster: upstream_client.cluster.clone(),
+        forwarder: Some(upstream_client.forwarder.clone()),
         metrics,
         merged_pages: MergedPages {
             merge_discovery: config.merge_discovery,
@@ -308,9 +317,9 @@ fn build_peers(config: &Config, way: &UpstreamClient, metrics: Metrics) -> edge:
 }
 
 /// The gateway is ready once every upstream was contacted or timed out, and while one is ready for requests of all users.
-fn health_checks(way: &UpstreamClient, draining: CancellationToken) -> Vec<HealthCheck> {
-    let first_sync = way.cluster.milestones().first_sync.clone();
-    let (upstreams, cluster) = (way.upstreams.clone(), way.cluster.clone());
+fn health_checks(upstream_client: &UpstreamClient, draining: CancellationToken) -> Vec<HealthCheck> {
+    let first_sync = upstream_client.cluster.milestones().first_sync.clone();
+    let (upstreams, cluster) = (upstream_client.upstreams.clone(), upstream_client.cluster.clone());
     vec![
         HealthCheck::new("upstreams-heard", HealthPages::ReadyOnly, move || first_sync.check().map_err(str::to_owned)),
         HealthCheck::with_details("upstreams", HealthPages::ReadyOnly, move || {

@@ -295,8 +295,8 @@ fn build_forwarder(
     let dialer = Dialer::start(&config.egress, tasks).context("--egress-selector-config-file")?;
     let PeerConfig { in_flight_max, bandwidth_max, .. } = *config;
     let limits = ForwardLimits { in_flight_max, bandwidth_max, ..ForwardLimits::default() };
-    let ways = ForwarderConfig::for_server(Arc::new(Connector::new(tls, dialer)));
-    let forwarder = Forwarder::new(ways, limits, metrics, tasks);
+    let forwarder_config = ForwarderConfig::for_server(Arc::new(Connector::new(tls, dialer)));
+    let forwarder = Forwarder::new(forwarder_config, limits, metrics, tasks);
     start_removing_peer_identity_headers(forwarder.clone(), trust, tasks);
     Ok(forwarder)
 }

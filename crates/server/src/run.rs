@@ -83,8 +83,9 @@ impl Server {
         let health = HealthChecks::new(checks);
         health.register(&metrics);
         let bound_objects = core.server.bound_objects();
-        let gate = RbacAccessControl { bundles: trust.bundles, access_rules: rules, bound_objects };
-        let pipeline = Pipeline::new(gate, core.server.clone(), health, Metrics::new(&metrics), config.limits);
+        let access_control = RbacAccessControl { bundles: trust.bundles, access_rules: rules, bound_objects };
+        let pipeline =
+            Pipeline::new(access_control, core.server.clone(), health, Metrics::new(&metrics), config.limits);
         let peers = cluster.as_mut().and_then(|started| started.peers.take());
         let pipeline = Arc::new(pipeline.with_auditor(auditor).with_peer_routing(peers));
         let (connections, closing) = (Tasks::new(), CancellationToken::new());
@@ -198,15 +199,17 @@ impl ServerCore {
         tasks: &Tasks,
         streams_end: &CancellationToken,
     ) -> Self {
-        let (store, surface) = (opened.store(), config.served_resources.clone());
+        let (store, served_resources) = (opened.store(), config.served_resources.clone());
         let prefix = store::Key::from(format!("{}/", config.prefix));
-        let mut shelves = apiserver::resource_prefixes(&surface, &config.prefix);
-        shelves.extend(apiserver::storage_ports::internal_resource_prefixes(&config.prefix, &shelves));
-        let cache = WatchCache::start(store.clone(), prefix, shelves, tasks);
+        let mut resource_prefixes = apiserver::resource_prefixes(&served_resources, &config.prefix);
+        resource_prefixes
+            .extend(apiserver::storage_ports::internal_resource_prefixes(&config.prefix, &resource_prefixes));
+        let cache = WatchCache::start(store.clone(), prefix, resource_prefixes, tasks);
         let registry = Registry::new(store.clone(), cache.clone(), barrier);
         let local = config.apiserver_config(address);
         let index = rules.index.clone();
-        let server = ApiServer::new(registry.clone(), surface, &config.prefix, &local, rules, streams_end.clone());
+        let server =
+            ApiServer::new(registry.clone(), served_resources, &config.prefix, &local, rules, streams_end.clone());
         let server = Arc::new(server);
         let (feed, aggregation) = RbacIndexUpdater::new(&server, index);
         let known = feed.progress();

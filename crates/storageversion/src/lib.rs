@@ -96,14 +96,14 @@ impl StorageVersionManager {
     ) -> Self {
         barrier.set_lease_renewals(lease_renewals.clone());
         let (first_sender, first) = watch::channel(false);
-        let Config { request_timeout: call_timeout, clock, seed, .. } = *config;
+        let Config { request_timeout, clock, seed, .. } = *config;
         let publisher = StorageVersionPublisher {
             barrier: barrier.clone(),
             client: ports.client.clone(),
             member_source: ports.member_source.clone(),
             lease_renewals,
             first_publication: first_sender,
-            request_timeout: call_timeout,
+            request_timeout,
             clock,
             seed,
             metrics: metrics.clone(),
@@ -127,7 +127,7 @@ impl StorageVersionManager {
         let collector = StorageVersionCollector {
             client: ports.client.clone(),
             member_source: ports.member_source.clone(),
-            request_timeout: call_timeout,
+            request_timeout,
             clock,
             seed,
             metrics: metrics.clone(),

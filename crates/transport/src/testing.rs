@@ -101,22 +101,22 @@ impl ScriptedPeer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("the listener is bound");
         let connections = Arc::new(AtomicUsize::new(0));
-        let (sender, heard) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::unbounded_channel();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let (count, tasks_within) = (connections.clone(), tasks.clone());
         tasks.spawn("scripted-peer", |stop| async move {
             while let Some(Ok((stream, _))) = stop.run_until_cancelled(listener.accept()).await {
                 let connection = count.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, script, heard) = (acceptor.clone(), script.clone(), sender.clone());
+                let (acceptor, script, received) = (acceptor.clone(), script.clone(), sender.clone());
                 tasks_within.spawn_once("scripted-connection", async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        script(ScriptedConnection { stream, buffer: Vec::new(), connection, requests: heard }).await;
+                        script(ScriptedConnection { stream, buffer: Vec::new(), connection, requests: received }).await;
                     }
                 });
             }
         });
-        Self { address, connections, requests: Mutex::new(heard) }
+        Self { address, connections, requests: Mutex::new(received) }
     }
 
     /// Starts a peer that responds to every request.
@@ -127,8 +127,8 @@ impl ScriptedPeer {
         Self::start(tls, tasks, move |mut visit| {
             let answer = respond.clone();
             async move {
-                while let Some(heard) = visit.read_request().await {
-                    visit.write(&answer(&heard)).await;
+                while let Some(received) = visit.read_request().await {
+                    visit.write(&answer(&received)).await;
                 }
             }
         })
@@ -142,8 +142,8 @@ impl ScriptedPeer {
 
     /// Takes the requests received so far.
     pub async fn take_requests(&self) -> Vec<ReceivedRequest> {
-        let mut heard = self.requests.lock().await;
-        std::iter::from_fn(|| heard.try_recv().ok()).collect()
+        let mut received = self.requests.lock().await;
+        std::iter::from_fn(|| received.try_recv().ok()).collect()
     }
 
     /// Returns the number of accepted connections.
@@ -164,11 +164,11 @@ pub struct ScriptedConnection {
 impl ScriptedConnection {
     /// Reads a whole request; `None` when the connection is closed.
     pub async fn read_request(&mut self) -> Option<ReceivedRequest> {
-        let mut heard = self.read_head().await?;
-        heard.body = self.read_body(&heard).await?;
+        let mut received = self.read_head().await?;
+        received.body = self.read_body(&received).await?;
         // The test may have ended already.
-        let _ = self.requests.send(heard.clone());
-        Some(heard)
+        let _ = self.requests.send(received.clone());
+        Some(received)
     }
 
     /// Reads the head of a request.
@@ -190,12 +190,12 @@ impl ScriptedConnection {
         Some(chunk)
     }
 
-    async fn read_body(&mut self, heard: &ReceivedRequest) -> Option<String> {
-        if let [length] = heard.header("content-length")[..] {
+    async fn read_body(&mut self, received: &ReceivedRequest) -> Option<String> {
+        if let [length] = received.header("content-length")[..] {
             return self.read_exactly(length.parse().ok()?).await;
         }
         let mut body = String::new();
-        if heard.header("transfer-encoding") != ["chunked"] {
+        if received.header("transfer-encoding") != ["chunked"] {
             return Some(body);
         }
         loop {

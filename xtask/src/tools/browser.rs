@@ -26,7 +26,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
 const NAME: &str = "browser";
 const VARIABLE: &str = "UNSKEW_CHROMIUM";
 
-pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
+pub(crate) fn provide(tool_cache: &ToolCache) -> Result<ProvidedTool> {
     if let Some(path) = given_path(VARIABLE)? {
         return describe_tool(&path, format!("given by {VARIABLE}"));
     }
@@ -34,7 +34,7 @@ pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
         return describe_tool(&path, "on PATH".to_owned());
     }
     let advice = "no Chromium or Chrome is on PATH, and none could be unpacked (Ubuntu has no such package)";
-    let shelved = packages::find_or_unpack(shelf, NAME, &PACKAGES, &write_and_check_script).context(advice)?;
+    let shelved = packages::find_or_unpack(tool_cache, NAME, &PACKAGES, &write_and_check_script).context(advice)?;
     Ok(ProvidedTool::from_cached(NAME, VARIABLE, shelved))
 }
 

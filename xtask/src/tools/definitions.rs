@@ -27,19 +27,19 @@ pub(crate) fn definitions_file(folder: &Path, minor: u8) -> PathBuf {
 
 /// Provides a folder with one file per release.
 pub(crate) fn provide(folder: &Path, minors: &[u8]) -> Result<PathBuf> {
-    let shelf = ToolCache::open(folder)?;
+    let tool_cache = ToolCache::open(folder)?;
     let recipe = format!("type-definitions.txt {} {minors:?}", tool_cache::fingerprint(REQUIREMENTS));
-    let shelved = match shelf.find_tool(NAME, &recipe) {
+    let shelved = match tool_cache.find_tool(NAME, &recipe) {
         Some(shelved) => shelved,
-        None => unpack(&shelf, &recipe, minors)?,
+        None => unpack(&tool_cache, &recipe, minors)?,
     };
     Ok(shelved.folder)
 }
 
-fn unpack(shelf: &ToolCache, recipe: &str, minors: &[u8]) -> Result<CachedTool> {
-    let python = Interpreter::find(shelf)?;
+fn unpack(tool_cache: &ToolCache, recipe: &str, minors: &[u8]) -> Result<CachedTool> {
+    let python = Interpreter::find(tool_cache)?;
     println!("unpacking the type definitions …");
-    let stage = shelf.start_staging(NAME)?;
+    let stage = tool_cache.start_staging(NAME)?;
     let requirements = stage.scratch_dir().join("type-definitions.txt");
     fs::write(&requirements, REQUIREMENTS)?;
     let wheels = stage.scratch_dir().join("wheels");

@@ -48,8 +48,8 @@ fn has_progress_requests(version: ToolVersion) -> bool {
 }
 
 /// Provides the old and the new etcd, in this order.
-pub(crate) fn provide(shelf: &ToolCache) -> Result<[ProvidedTool; 2]> {
-    pair_or_substitute(provide_variant(shelf, &OLD), provide_variant(shelf, &NEW))
+pub(crate) fn provide(tool_cache: &ToolCache) -> Result<[ProvidedTool; 2]> {
+    pair_or_substitute(provide_variant(tool_cache, &OLD), provide_variant(tool_cache, &NEW))
 }
 
 /// If only one etcd is available, it is used for both.
@@ -76,7 +76,7 @@ fn substitute(other: &ProvidedTool, kind: &EtcdVariant, why: &Error) -> Provided
     ProvidedTool { name: kind.name, variable: kind.variable, path, version, origin }
 }
 
-fn provide_variant(shelf: &ToolCache, kind: &EtcdVariant) -> Result<ProvidedTool> {
+fn provide_variant(tool_cache: &ToolCache, kind: &EtcdVariant) -> Result<ProvidedTool> {
     let EtcdVariant { name, variable, .. } = *kind;
     if let Some(path) = given_path(variable)? {
         let version = version_of(&path)?.to_string();
@@ -88,9 +88,9 @@ fn provide_variant(shelf: &ToolCache, kind: &EtcdVariant) -> Result<ProvidedTool
         return Ok(ProvidedTool { name, variable, path, version: version.to_string(), origin: "on PATH".to_owned() });
     }
     let recipe = recipe(kind);
-    let shelved = match shelf.find_tool(name, &recipe) {
+    let shelved = match tool_cache.find_tool(name, &recipe) {
         Some(shelved) => shelved,
-        None => unpack(shelf, kind, &recipe)?,
+        None => unpack(tool_cache, kind, &recipe)?,
     };
     Ok(ProvidedTool::from_cached(name, variable, shelved))
 }
@@ -109,12 +109,12 @@ fn recipe(variant: &EtcdVariant) -> String {
 }
 
 /// Tries the pinned releases of the machine's distribution in turn.
-fn unpack(shelf: &ToolCache, kind: &EtcdVariant, recipe: &str) -> Result<CachedTool> {
+fn unpack(tool_cache: &ToolCache, kind: &EtcdVariant, recipe: &str) -> Result<CachedTool> {
     let machine = AptSources::read_etc()?;
     let mut reasons = Vec::new();
     for pin in kind.pins.iter().filter(|pin| pin.family == machine.family) {
         println!("unpacking {} from {} {} …", kind.name, pin.family.name(), pin.suite);
-        let stage = shelf.start_staging(kind.name)?;
+        let stage = tool_cache.start_staging(kind.name)?;
         match unpack_pinned_package(&stage, &machine, pin).and_then(|origin| Ok((check_version(&stage, kind)?, origin)))
         {
             Ok((version, origin)) => {

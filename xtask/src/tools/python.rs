@@ -25,7 +25,7 @@ const SHOW_VERSION: &str = "import sys; print(sys.version.split()[0])";
 const SHOW_VERSIONS: &str =
     "import sys, kubernetes; print(sys.version.split()[0], 'with kubernetes', kubernetes.__version__)";
 
-pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
+pub(crate) fn provide(tool_cache: &ToolCache) -> Result<ProvidedTool> {
     if let Some(path) = given_path(VARIABLE)? {
         let version =
             TimedCommand::new(&path, CHECK_TIMEOUT).args(["-c", SHOW_VERSIONS]).output_text()?.trim().to_owned();
@@ -38,10 +38,10 @@ pub(crate) fn provide(shelf: &ToolCache) -> Result<ProvidedTool> {
         });
     }
     let recipe = format!("python-client.txt {}", tool_cache::fingerprint(REQUIREMENTS));
-    let found = shelf.find_tool(NAME, &recipe).filter(still_runs);
+    let found = tool_cache.find_tool(NAME, &recipe).filter(still_runs);
     let shelved = match found {
         Some(shelved) => shelved,
-        None => create_environment(shelf, &recipe)?,
+        None => create_environment(tool_cache, &recipe)?,
     };
     Ok(ProvidedTool::from_cached(NAME, VARIABLE, shelved))
 }
@@ -52,10 +52,10 @@ fn still_runs(shelved: &CachedTool) -> bool {
     version.is_ok_and(|version| shelved.version.starts_with(version.trim()))
 }
 
-fn create_environment(shelf: &ToolCache, recipe: &str) -> Result<CachedTool> {
-    let python = Interpreter::find(shelf)?;
+fn create_environment(tool_cache: &ToolCache, recipe: &str) -> Result<CachedTool> {
+    let python = Interpreter::find(tool_cache)?;
     println!("creating a Python environment with the Kubernetes client …");
-    let stage = shelf.start_staging(NAME)?;
+    let stage = tool_cache.start_staging(NAME)?;
     let environment = stage.tool_dir().join("venv");
     python.command(CHECK_TIMEOUT).args(["-m", "venv", "--without-pip"]).arg(&environment).output_text()?;
     // The environment can be moved: it refers to the interpreter's path, not to its own.

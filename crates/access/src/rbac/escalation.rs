@@ -72,10 +72,10 @@ pub fn check_escalation(
     if write.user.is_in_group(MASTERS_GROUP) {
         return Ok(());
     }
-    let gate = EscalationCheck { authorizer, index, write };
+    let check = EscalationCheck { authorizer, index, write };
     match write.kind {
-        RbacKind::Role | RbacKind::ClusterRole => gate.check_role(),
-        RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => gate.check_binding(),
+        RbacKind::Role | RbacKind::ClusterRole => check.check_role(),
+        RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => check.check_binding(),
     }
 }
 

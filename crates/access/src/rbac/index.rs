@@ -152,8 +152,8 @@ fn grants_in_scope<'a>(
 
 impl From<SubjectGrants> for SubjectEntry {
     fn from(grants: SubjectGrants) -> Self {
-        let sieve = grants.bloom_filter();
-        Self { grants: Arc::new(grants), bloom_filter: sieve }
+        let bloom_filter = grants.bloom_filter();
+        Self { grants: Arc::new(grants), bloom_filter }
     }
 }
 

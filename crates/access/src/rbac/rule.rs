@@ -46,10 +46,10 @@ pub(super) enum RuleQuery<'a> {
 impl PolicyRule {
     pub(super) fn allows(&self, query: &RuleQuery<'_>) -> bool {
         match query {
-            RuleQuery::Resource { verb, group, combined_resource: combined, subresource, name } => {
+            RuleQuery::Resource { verb, group, combined_resource, subresource, name } => {
                 contains_or_wildcard(&self.api_groups, group)
                     && contains_or_wildcard(&self.verbs, verb)
-                    && self.resources.iter().any(|of_rule| resource_matches(of_rule, combined, subresource))
+                    && self.resources.iter().any(|of_rule| resource_matches(of_rule, combined_resource, subresource))
                     && (self.resource_names.is_empty() || self.resource_names.iter().any(|of_rule| of_rule == name))
             }
             RuleQuery::Path { verb, path } => {

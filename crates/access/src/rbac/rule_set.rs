@@ -74,7 +74,7 @@ impl RuleBloomFilter {
     /// Returns the bits of which a matching rule has at least one.
     pub(super) fn for_query(query: &RuleQuery<'_>) -> Self {
         match query {
-            RuleQuery::Resource { combined_resource: combined, .. } => Self(resource_bit(combined)),
+            RuleQuery::Resource { combined_resource, .. } => Self(resource_bit(combined_resource)),
             RuleQuery::Path { .. } => Self(Self::PATHS_BIT),
         }
     }
@@ -133,8 +133,8 @@ impl RuleLookup {
     /// Returns the items that may match the query; the caller still checks their rules.
     pub(super) fn candidates(&self, query: &RuleQuery<'_>) -> impl Iterator<Item = usize> {
         let (first, second): (&[u32], &[u32]) = match query {
-            RuleQuery::Resource { combined_resource: combined, .. } => {
-                (self.by_resource.get(*combined).map_or(&[], Vec::as_slice), &self.wildcard)
+            RuleQuery::Resource { combined_resource, .. } => {
+                (self.by_resource.get(*combined_resource).map_or(&[], Vec::as_slice), &self.wildcard)
             }
             RuleQuery::Path { .. } => (&self.paths, &[]),
         };

@@ -65,7 +65,7 @@ impl SubjectGrants {
     pub(super) fn bloom_filter(&self) -> RuleBloomFilter {
         self.by_namespace
             .values()
-            .fold(self.cluster_wide.bloom_filter, |sieve, grants| sieve.union(grants.bloom_filter))
+            .fold(self.cluster_wide.bloom_filter, |bloom_filter, grants| bloom_filter.union(grants.bloom_filter))
     }
 }
 
@@ -124,6 +124,6 @@ impl ScopeGrants {
         self.bloom_filter = self
             .roles
             .iter()
-            .fold(RuleBloomFilter::default(), |sieve, granted| sieve.union(granted.rules.bloom_filter()));
+            .fold(RuleBloomFilter::default(), |bloom_filter, granted| bloom_filter.union(granted.rules.bloom_filter()));
     }
 }

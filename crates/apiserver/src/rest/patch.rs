@@ -55,9 +55,9 @@ impl PatchRequest {
         let body = request_body::read_bytes(request).await?;
         context.record.set_request_object(|| body.to_vec());
         let parsed = ParsedPatch::parse(&media_type, &body);
-        let Decoded { value: patch, duplicate_fields: duplicates } =
+        let Decoded { value: patch, duplicate_fields } =
             parsed.map_err(|rejection| context.rejection_status(rejection, &context.target.name))?;
-        Ok(Self { patch, duplicate_fields: duplicates, validation })
+        Ok(Self { patch, duplicate_fields, validation })
     }
 
     /// What the patch makes of an object of a kind.

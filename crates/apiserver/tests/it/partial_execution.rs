@@ -216,8 +216,8 @@ impl FailingServer {
             writes_left: AtomicUsize::new(usize::MAX),
             unanswered: Notify::new(),
         });
-        let shelves = apiserver::resource_prefixes(&served_resources, PREFIX);
-        let cache = WatchCache::start(faulty.clone(), format!("{PREFIX}/").into(), shelves, &tasks);
+        let resource_prefixes = apiserver::resource_prefixes(&served_resources, PREFIX);
+        let cache = WatchCache::start(faulty.clone(), format!("{PREFIX}/").into(), resource_prefixes, &tasks);
         cache.wait_for_sync().await.expect("the cache runs");
         let registry = Registry::new(faulty.clone(), cache, Arc::new(FailingBarrier(faulty.clone())));
         let git_version = "v1.36.0".to_owned();

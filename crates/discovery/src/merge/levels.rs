@@ -84,7 +84,7 @@ fn merge_group(resolver: &mut ConflictResolver<'_>, items: &[SourcedItem<'_, Has
         } else {
             CreationTimestamp::Absent
         },
-        versions: versions.iter().map(|bearers| merge_version(resolver, name, bearers)).collect(),
+        versions: versions.iter().map(|sources| merge_version(resolver, name, sources)).collect(),
     }))
 }
 
@@ -93,15 +93,15 @@ fn merge_version(
     group: &SharedStr,
     items: &[SourcedItem<'_, VersionDiscovery>],
 ) -> VersionDiscovery {
-    let bearers: Vec<_> = items.iter().copied().map(demote_stale_version).collect();
-    let name = &bearers[0].value.name;
-    let lists: Vec<_> = bearers.iter().map(|item| item.with_value(&item.value.resources[..])).collect();
+    let sources: Vec<_> = items.iter().copied().map(demote_stale_version).collect();
+    let name = &sources[0].value.name;
+    let lists: Vec<_> = sources.iter().map(|item| item.with_value(&item.value.resources[..])).collect();
     let resources = group_by_name(&lists, |resource| &resource.name, str::cmp);
-    let resources = resources.iter().map(|bearers| {
-        let place = FieldLocation { group, version: name, resource: &bearers[0].value.name, subresource: None };
-        merge_resource(resolver, place, bearers)
+    let resources = resources.iter().map(|sources| {
+        let place = FieldLocation { group, version: name, resource: &sources[0].value.name, subresource: None };
+        merge_resource(resolver, place, sources)
     });
-    VersionDiscovery { name: name.clone(), resources: resources.collect(), freshness: merge_freshness(&bearers) }
+    VersionDiscovery { name: name.clone(), resources: resources.collect(), freshness: merge_freshness(&sources) }
 }
 
 /// Treats a version that its own server lists as `Stale` as not live.
@@ -144,7 +144,7 @@ fn merge_resource(
         verbs: union_of_present(values().map(|value| value.verbs.as_ref())),
         short_names: union_of_names(values().map(|value| &value.short_names)),
         categories: union_of_names(values().map(|value| &value.categories)),
-        subresources: subresources.iter().map(|bearers| merge_subresource(resolver, location, bearers)).collect(),
+        subresources: subresources.iter().map(|sources| merge_subresource(resolver, location, sources)).collect(),
     })
 }
 

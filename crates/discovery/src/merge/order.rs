@@ -18,30 +18,31 @@ use strongly_connected::strongly_connected;
 /// Components stay within the former ones, which are contiguous in the result; the result's own next number is the
 /// only one that can lead all its chains, and was the smallest of more leaders before.
 pub(super) fn topological_order(chains: &[Vec<usize>], count: usize) -> Vec<usize> {
-    let Linearization { ordered, has_cycle: circular } = linearize(chains, count);
-    if !circular {
+    let Linearization { ordered, has_cycle } = linearize(chains, count);
+    if !has_cycle {
         return ordered;
     }
     let components = strongly_connected(chains, count);
     let mut component_of = vec![0; count];
-    for (knot, members) in components.iter().enumerate() {
-        members.iter().for_each(|number| component_of[*number] = knot);
+    for (component, members) in components.iter().enumerate() {
+        members.iter().for_each(|number| component_of[*number] = component);
     }
     let mut chains_across: Vec<Vec<usize>> = vec![Vec::new(); chains.len()];
     let mut chains_within: Vec<Vec<Vec<usize>>> = vec![Vec::new(); components.len()];
     for (chain, chains_across) in chains.iter().zip(&mut chains_across) {
         // A chain cannot leave a component and return: what lies between would belong to the component.
         for stretch in chain.chunk_by(|a, b| component_of[*a] == component_of[*b]) {
-            let knot = component_of[stretch[0]];
-            chains_across.push(knot);
-            chains_within[knot].push(stretch.iter().map(|number| index_of(&components[knot], *number)).collect());
+            let component = component_of[stretch[0]];
+            chains_across.push(component);
+            chains_within[component]
+                .push(stretch.iter().map(|number| index_of(&components[component], *number)).collect());
         }
     }
-    let walk_knot = |knot: usize| linearize(&chains_within[knot], components[knot].len()).ordered;
+    let walk_knot = |component: usize| linearize(&chains_within[component], components[component].len()).ordered;
     let in_order = linearize(&chains_across, components.len()).ordered;
     let mut ordered = Vec::with_capacity(count);
-    for knot in in_order {
-        ordered.extend(walk_knot(knot).into_iter().map(|at| components[knot][at]));
+    for component in in_order {
+        ordered.extend(walk_knot(component).into_iter().map(|at| components[component][at]));
     }
     ordered
 }

@@ -209,11 +209,11 @@ fn server_document_and_liveness() -> impl Strategy<Value = (usize, usize, Server
 }
 
 fn inputs() -> impl Strategy<Value = Vec<MergeInput>> {
-    let standing = select(vec![ServerLiveness::Live, ServerLiveness::Live, ServerLiveness::NotLive]);
-    vec((standing, document()), 1..5).prop_map(|inputs| {
+    let liveness = select(vec![ServerLiveness::Live, ServerLiveness::Live, ServerLiveness::NotLive]);
+    vec((liveness, document()), 1..5).prop_map(|inputs| {
         let servers = inputs.into_iter().enumerate();
         servers
-            .map(|(at, (standing, groups))| MergeInput { server: format!("s{at}").into(), liveness: standing, groups })
+            .map(|(at, (liveness, groups))| MergeInput { server: format!("s{at}").into(), liveness, groups })
             .collect()
     })
 }

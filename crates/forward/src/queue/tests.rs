@@ -24,9 +24,9 @@ fn run_script(limits: QueueLimits, script: &str) -> String {
             assert_eq!(queue.remove(tickets[name]), Some(name));
         } else {
             match queue.push(flow(word.chars().next().unwrap()), word) {
-                Ok(Enqueued { ticket, evicted: pushed_out }) => {
+                Ok(Enqueued { ticket, evicted }) => {
                     tickets.insert(word, ticket);
-                    output.extend(pushed_out.map(|other| format!("{word} for {other}")));
+                    output.extend(evicted.map(|other| format!("{word} for {other}")));
                 }
                 Err(rejection) => output.push(format!("{word}: {}", rejection.reason())),
             }

@@ -150,8 +150,8 @@ async fn truncated_response_is_an_error_and_not_retried() {
 async fn response_keeps_content_length_and_head_has_no_body() {
     let fixture = ForwarderFixture::new(generous_limits());
     let peer = fixture
-        .start_responder(|heard| {
-            let body = if heard.request_line.starts_with("HEAD") { "" } else { "0123456789" };
+        .start_responder(|received| {
+            let body = if received.request_line.starts_with("HEAD") { "" } else { "0123456789" };
             format!("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{body}")
         })
         .await;

@@ -211,8 +211,8 @@ async fn read_is_resent_when_idle_connection_was_closed() {
     // Every connection answers once, reads a second request, and closes: like a server that restarts.
     let peer = fixture
         .start_peer(|mut connection| async move {
-            let heard = connection.read_request().await.unwrap();
-            connection.write(&echo_response(&heard)).await;
+            let received = connection.read_request().await.unwrap();
+            connection.write(&echo_response(&received)).await;
             connection.read_request().await;
         })
         .await;
@@ -230,9 +230,9 @@ async fn failed_peer_is_tried_last_until_backoff_ends() {
     let fixture = ForwarderFixture::new(generous_limits());
     let a = fixture
         .start_peer(|mut connection| async move {
-            let heard = connection.read_request().await.unwrap();
+            let received = connection.read_request().await.unwrap();
             if connection.connection > 0 {
-                connection.write(&echo_response(&heard)).await;
+                connection.write(&echo_response(&received)).await;
             }
         })
         .await;
@@ -294,8 +294,8 @@ async fn peer_crash_under_load_fails_no_read_and_repeats_no_write() {
     let unknown = futures_util::future::join_all((0..CLIENTS).map(client)).await;
     assert!(unknown.iter().all(|&lost| lost <= 1), "only what was under way can be lost: {unknown:?}");
     let (of_a, of_b) = (a.take_requests().await, b.take_requests().await);
-    let writes = of_a.iter().chain(&of_b).filter(|heard| heard.request_line.starts_with("POST"));
-    let mut writes: Vec<_> = writes.map(|heard| &heard.request_line).collect();
+    let writes = of_a.iter().chain(&of_b).filter(|received| received.request_line.starts_with("POST"));
+    let mut writes: Vec<_> = writes.map(|received| &received.request_line).collect();
     let count = writes.len();
     writes.sort();
     writes.dedup();

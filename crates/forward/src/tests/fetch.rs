@@ -27,8 +27,8 @@ async fn fetch_uses_pooled_connections() {
         (Request::get("/").body(Empty::<Bytes>::new()).unwrap(), Lifetime::Until(Instant::now() + TEST_TIMEOUT));
     body_text(fixture.forward(&[&peer], Effect::Reads, span, get).await.unwrap()).await;
     assert_eq!(peer.connection_count(), 1);
-    let heard = peer.next_request().await;
-    assert_eq!((&*heard.request_line, heard.header("accept")), ("GET /apis HTTP/1.1", vec!["application/json"]));
+    let received = peer.next_request().await;
+    assert_eq!((&*received.request_line, received.header("accept")), ("GET /apis HTTP/1.1", vec!["application/json"]));
 }
 
 #[tokio::test]

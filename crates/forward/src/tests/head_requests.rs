@@ -12,7 +12,9 @@ async fn head_outcome(get: String) -> (String, String) {
     let fixture = ForwarderFixture::new(generous_limits());
     let head = get.split_inclusive("\r\n\r\n").next().unwrap().to_owned();
     let a = fixture
-        .start_responder(move |heard| if heard.request_line.starts_with("HEAD ") { head.clone() } else { get.clone() })
+        .start_responder(
+            move |received| if received.request_line.starts_with("HEAD ") { head.clone() } else { get.clone() },
+        )
         .await;
     let b = fixture.start_responder(|_| "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n".to_owned()).await;
     let request = Request::head("/api/v1/namespaces/n/pods/x?pretty").body(Empty::<Bytes>::new()).unwrap();
@@ -21,11 +23,11 @@ async fn head_outcome(get: String) -> (String, String) {
     let length = response.headers()["content-length"].to_str().unwrap().to_owned();
     let shown = format!("{} from {by}, length {length} {:?}", response.status().as_u16(), fixture.failure_counts());
     assert_eq!(body_text(response).await, "");
-    let heard: Vec<_> = a.take_requests().await.iter().map(|heard| heard.request_line.clone()).collect();
-    for line in &heard {
+    let received: Vec<_> = a.take_requests().await.iter().map(|received| received.request_line.clone()).collect();
+    for line in &received {
         assert!(line.ends_with(" /api/v1/namespaces/n/pods/x?pretty HTTP/1.1"), "{line}");
     }
-    let methods: Vec<_> = heard.iter().filter_map(|line| line.split(' ').next()).collect();
+    let methods: Vec<_> = received.iter().filter_map(|line| line.split(' ').next()).collect();
     (shown, methods.join(" "))
 }
 
@@ -62,7 +64,7 @@ async fn head_is_classified_by_the_body_of_a_get() {
 async fn head_of_an_object_created_meanwhile_keeps_its_404() {
     let fixture = ForwarderFixture::new(generous_limits());
     let peer = fixture
-        .start_responder(|heard| match heard.request_line.starts_with("HEAD ") {
+        .start_responder(|received| match received.request_line.starts_with("HEAD ") {
             true => format!("HTTP/1.1 404 x\r\n{JSON}Content-Length: 9\r\n\r\n"),
             false => http_response(200, JSON, "{}"),
         })

@@ -217,8 +217,8 @@ async fn requests_queued_for_crashed_peer_fail() {
     let fixture = ForwarderFixture::new(limits_with_queue(1, large_queue()));
     let a = fixture
         .start_peer(|mut connection| async move {
-            let heard = connection.read_request().await.unwrap();
-            if heard.request_line.contains("/held") {
+            let received = connection.read_request().await.unwrap();
+            if received.request_line.contains("/held") {
                 connection.write("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n").await;
                 connection.wait_for_close().await;
             }
@@ -243,11 +243,11 @@ async fn concurrent_requests_never_exceed_in_flight_limit() {
         .start_peer(move |mut connection| {
             let (now, max) = (now.clone(), max.clone());
             async move {
-                while let Some(heard) = connection.read_request().await {
+                while let Some(received) = connection.read_request().await {
                     max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     tokio::task::yield_now().await;
                     now.fetch_sub(1, Ordering::SeqCst);
-                    connection.write(&echo_response(&heard)).await;
+                    connection.write(&echo_response(&received)).await;
                 }
             }
         })

@@ -6,8 +6,8 @@ fn short_timeouts() -> ForwardLimits {
     ForwardLimits { silence_timeout: SHORT_TIMEOUT, ping_timeout: SHORT_TIMEOUT, ..generous_limits() }
 }
 
-fn is_ping(heard: &ReceivedRequest) -> bool {
-    heard.request_line == "GET /livez HTTP/1.1"
+fn is_ping(received: &ReceivedRequest) -> bool {
+    received.request_line == "GET /livez HTTP/1.1"
 }
 
 /// A peer that answers the first request and no other.
@@ -15,8 +15,8 @@ async fn start_peer_that_falls_silent(fixture: &ForwarderFixture) -> ScriptedPee
     fixture
         .start_peer(|mut connection| async move {
             if connection.connection == 0 {
-                let heard = connection.read_request().await.unwrap();
-                connection.write(&echo_response(&heard)).await;
+                let received = connection.read_request().await.unwrap();
+                connection.write(&echo_response(&received)).await;
             }
             while connection.read_request().await.is_some() {}
         })
@@ -59,15 +59,15 @@ async fn slow_peer_that_answers_pings_is_waited_for() {
         .start_peer(move |mut connection| {
             let (pinged, mut was_pinged) = (pinged.clone(), was_pinged.clone());
             async move {
-                while let Some(heard) = connection.read_request().await {
-                    if is_ping(&heard) {
-                        assert_eq!(heard.header("x-remote-user"), ["system:apiserver"]);
+                while let Some(received) = connection.read_request().await {
+                    if is_ping(&received) {
+                        assert_eq!(received.header("x-remote-user"), ["system:apiserver"]);
                         pinged.send_modify(|count| *count += 1);
                         // Any response proves that the peer is alive.
                         connection.write(&http_response(500, "", "not well")).await;
                     } else {
                         was_pinged.wait_for(|count| *count >= 2).await.unwrap();
-                        connection.write(&echo_response(&heard)).await;
+                        connection.write(&echo_response(&received)).await;
                     }
                 }
             }
@@ -157,8 +157,8 @@ async fn watch_ends_when_peer_becomes_unresponsive() {
     let fixture = ForwarderFixture::new(limits);
     let peer = fixture
         .start_peer(|mut connection| async move {
-            let heard = connection.read_request().await.unwrap();
-            if !is_ping(&heard) {
+            let received = connection.read_request().await.unwrap();
+            if !is_ping(&received) {
                 connection.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n1\n\r\n").await;
             }
             connection.wait_for_close().await;
@@ -183,8 +183,8 @@ async fn quiet_watch_continues_while_peer_answers_pings() {
         .start_peer(move |mut connection| {
             let (pinged, mut was_pinged) = (pinged.clone(), was_pinged.clone());
             async move {
-                while let Some(heard) = connection.read_request().await {
-                    if is_ping(&heard) {
+                while let Some(received) = connection.read_request().await {
+                    if is_ping(&received) {
                         pinged.send_modify(|count| *count += 1);
                         connection.write(&http_response(200, "", "ok")).await;
                         continue;

@@ -89,12 +89,12 @@ async fn upgrade_carries_user_then_bytes_in_both_directions() {
     client.read_exact(&mut echoed).await.unwrap();
     assert_eq!(&echoed, b"first hello");
 
-    let heard = peer.next_request().await;
-    assert_eq!(heard.request_line, "POST /api/v1/namespaces/a/pods/b/exec?command=ls HTTP/1.1");
-    assert_eq!(heard.header("x-remote-user"), ["jane"]);
-    assert_eq!(heard.header("x-remote-group"), ["developers", "testers"]);
-    assert_eq!(heard.header("x-kubernetes-peer-proxied"), ["true"]);
-    assert_eq!((heard.header("connection"), heard.header("upgrade")), (vec!["upgrade"], vec!["SPDY/3.1"]));
+    let received = peer.next_request().await;
+    assert_eq!(received.request_line, "POST /api/v1/namespaces/a/pods/b/exec?command=ls HTTP/1.1");
+    assert_eq!(received.header("x-remote-user"), ["jane"]);
+    assert_eq!(received.header("x-remote-group"), ["developers", "testers"]);
+    assert_eq!(received.header("x-kubernetes-peer-proxied"), ["true"]);
+    assert_eq!((received.header("connection"), received.header("upgrade")), (vec!["upgrade"], vec!["SPDY/3.1"]));
 
     drop(client);
     tokio::time::timeout(TEST_TIMEOUT, was_closed.wait_for(|closed| *closed)).await.unwrap().unwrap();

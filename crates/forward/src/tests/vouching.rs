@@ -59,7 +59,7 @@ async fn peer_identity_headers_are_removed_from_vouched_requests() {
     forwarder.set_vouching(&candidates[0], true);
     forwarder.set_peer_identity_headers(IdentityHeaders::new(["X-Other-User"], []));
     forward_get(&forwarder, &candidates, &ForwardedUser::new("jane", "", [], []).unwrap()).await.unwrap();
-    let heard = peer.next_request().await;
-    assert_eq!((heard.header("x-other-user").len(), heard.header("x-mine").len()), (0, 1));
-    assert_eq!(heard.header("x-remote-user"), ["jane"]);
+    let received = peer.next_request().await;
+    assert_eq!((received.header("x-other-user").len(), received.header("x-mine").len()), (0, 1));
+    assert_eq!(received.header("x-remote-user"), ["jane"]);
 }

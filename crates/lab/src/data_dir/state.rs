@@ -205,10 +205,10 @@ pub(crate) mod tests {
             Ok(port)
         });
         let shown = match settled {
-            Ok(LabState { load_balancer_port: door_port, page_port, store, servers, .. }) => {
+            Ok(LabState { load_balancer_port, page_port, store, servers, .. }) => {
                 let servers =
                     servers.iter().map(|server| format!("{}={}:{}", server.name, server.release, server.port));
-                format!("{door_port} {page_port} {store:?} {}", servers.collect::<Vec<_>>().join(" "))
+                format!("{load_balancer_port} {page_port} {store:?} {}", servers.collect::<Vec<_>>().join(" "))
             }
             Err(error) => error.to_string(),
         };

@@ -29,10 +29,10 @@ pub(super) struct ProbeEndpoint {
 impl ProbeEndpoint {
     /// Process generation that would respond, 0 for the load balancer; `None` if the server is not ready.
     pub(super) fn ready_generation(&self) -> Option<u64> {
-        let Some((at, board)) = &self.server else { return Some(0) };
-        let board = board.borrow();
-        let standing = &board.servers[*at];
-        (standing.phase == Phase::Ready).then_some(standing.generation)
+        let Some((at, process_table)) = &self.server else { return Some(0) };
+        let process_table = process_table.borrow();
+        let process = &process_table.servers[*at];
+        (process.phase == Phase::Ready).then_some(process.generation)
     }
 
     /// Sends the request; `None` if the server was not ready throughout, so that the response proves nothing.

@@ -46,21 +46,22 @@ impl StatusCollector {
         let mut documents_at = Instant::now();
         while !stop.is_cancelled() {
             self.publish_snapshot(&reports, &versions);
-            let board = self.process_table.borrow_and_update().clone();
+            let process_table = self.process_table.borrow_and_update().clone();
             let refresh = documents_at.elapsed() >= DOCUMENT_INTERVAL;
             if refresh {
                 documents_at = Instant::now();
             }
-            let asked =
-                self.clients.iter().zip(&board.servers).zip(&reports).map(|((client, standing), known)| async move {
-                    if standing.phase == Phase::Ready {
-                        poll_server(client, known, standing.generation, refresh).await
+            let asked = self.clients.iter().zip(&process_table.servers).zip(&reports).map(
+                |((client, process), known)| async move {
+                    if process.phase == Phase::Ready {
+                        poll_server(client, known, process.generation, refresh).await
                     } else {
                         known.clone()
                     }
-                });
+                },
+            );
             reports = join_all(asked).await;
-            if let Some(ready) = board.servers.iter().position(|standing| standing.phase == Phase::Ready) {
+            if let Some(ready) = process_table.servers.iter().position(|process| process.phase == Phase::Ready) {
                 versions = fetch_storage_versions(&self.clients[ready]).await.unwrap_or(versions);
             }
             self.publish_snapshot(&reports, &versions);
@@ -75,9 +76,9 @@ impl StatusCollector {
 
     /// Publishes a snapshot if it differs from the last one.
     fn publish_snapshot(&self, reports: &[ServerReport], versions: &[StorageVersionSummary]) {
-        let board = self.process_table.borrow().clone();
+        let process_table = self.process_table.borrow().clone();
         let rollout = self.rollout.borrow().clone();
-        let snapshot = compose_snapshot(&self.info, &board, reports, versions, rollout, Instant::now());
+        let snapshot = compose_snapshot(&self.info, &process_table, reports, versions, rollout, Instant::now());
         self.snapshots.send_if_modified(|last| {
             let is_news = **last != snapshot;
             if is_news {

@@ -65,13 +65,13 @@ pub fn compose_snapshot(
         .servers
         .iter()
         .zip(reports)
-        .filter_map(|(standing, learned)| Some((&*learned.peers.as_ref()?.server, &*standing.server.name)))
+        .filter_map(|(process, learned)| Some((&*learned.peers.as_ref()?.server, &*process.server.name)))
         .collect();
     let groups = served_group_versions(reports);
-    let phases: Vec<Phase> = process_table.servers.iter().map(|standing| standing.phase).collect();
+    let phases: Vec<Phase> = process_table.servers.iter().map(|process| process.phase).collect();
     let mut servers: Vec<ServerSnapshot> = Vec::new();
-    for (at, standing) in process_table.servers.iter().enumerate() {
-        servers.push(server_snapshot(standing, at, reports, only_served_by(&groups, &phases, at), now));
+    for (at, process) in process_table.servers.iter().enumerate() {
+        servers.push(server_snapshot(process, at, reports, only_served_by(&groups, &phases, at), now));
     }
     let name_of = |identity: &str| identities.get(identity).map_or(identity, |name| name).to_owned();
     LabSnapshot {
@@ -180,8 +180,8 @@ fn forwarded_requests(
     reports: &[ServerReport],
     name_of: &dyn Fn(&str) -> String,
 ) -> Vec<ForwardedRequests> {
-    let pairs = process_table.servers.iter().zip(reports).flat_map(|(standing, learned)| {
-        learned.forwards.iter().map(|(to, requests)| (standing.server.name.clone(), to.clone(), *requests))
+    let pairs = process_table.servers.iter().zip(reports).flat_map(|(process, learned)| {
+        learned.forwards.iter().map(|(to, requests)| (process.server.name.clone(), to.clone(), *requests))
     });
     pairs
         .filter(|(.., requests)| *requests > 0)

@@ -97,7 +97,7 @@ pub enum ActionError {
 impl ProcessTable {
     /// Creates the table with all servers stopped.
     pub fn new(state: &LabState, now: Instant) -> Self {
-        let standing = |server: &ServerSpec| ServerProcess {
+        let process = |server: &ServerSpec| ServerProcess {
             server: server.clone(),
             generation: 0,
             phase: Phase::Stopped,
@@ -106,23 +106,23 @@ impl ProcessTable {
             problem: String::new(),
         };
         Self {
-            servers: state.servers.iter().map(standing).collect(),
+            servers: state.servers.iter().map(process).collect(),
             previous_releases: state.previous_releases.clone(),
         }
     }
 
     /// Index of the server in `servers`.
     pub fn index_of(&self, name: &str) -> Result<usize, ActionError> {
-        self.servers.iter().position(|standing| standing.server.name == name).ok_or_else(|| {
-            let known: Vec<_> = self.servers.iter().map(|standing| &*standing.server.name).collect();
+        self.servers.iter().position(|process| process.server.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.servers.iter().map(|process| &*process.server.name).collect();
             ActionError::UnknownServer { name: name.to_owned(), known: known.join(", ") }
         })
     }
 
     /// True if at least one server runs and all running servers are ready.
     pub fn is_ready(&self) -> bool {
-        let mut running = self.servers.iter().filter(|standing| standing.phase != Phase::Stopped).peekable();
-        running.peek().is_some() && running.all(|standing| standing.phase == Phase::Ready)
+        let mut running = self.servers.iter().filter(|process| process.phase != Phase::Stopped).peekable();
+        running.peek().is_some() && running.all(|process| process.phase == Phase::Ready)
     }
 }
 
@@ -194,10 +194,10 @@ mod tests {
     use crate::data_dir::state::tests::test_lab_state;
 
     fn test_process(phase: Phase) -> ServerProcess {
-        let mut board = ProcessTable::new(&test_lab_state("a=1.33:7001"), Instant::now());
-        let mut standing = board.servers.remove(0);
-        standing.phase = phase;
-        standing
+        let mut process_table = ProcessTable::new(&test_lab_state("a=1.33:7001"), Instant::now());
+        let mut process = process_table.servers.remove(0);
+        process.phase = phase;
+        process
     }
 
     /// Checks which actions a phase permits, one letter each: (s)tart, s(t)op, (k)ill, (p)ause, (r)esume.
@@ -229,9 +229,9 @@ mod tests {
 
     #[track_caller]
     fn check_health(before: Phase, health: Readiness, after: Phase, trouble: &str) {
-        let mut standing = test_process(before);
-        standing.apply_readiness(health, Instant::now());
-        assert_eq!((standing.phase, &*standing.problem), (after, trouble));
+        let mut process = test_process(before);
+        process.apply_readiness(health, Instant::now());
+        assert_eq!((process.phase, &*process.problem), (after, trouble));
     }
 
     #[test]
@@ -249,21 +249,24 @@ mod tests {
     #[test]
     fn unrequested_exit_is_a_failure() {
         for (before, after) in [(Phase::Stopping, Phase::Stopped), (Phase::Ready, Phase::Failed)] {
-            let mut standing = test_process(before);
-            standing.apply_exit("exit code 69", Instant::now());
-            assert_eq!(standing.phase, after);
+            let mut process = test_process(before);
+            process.apply_exit("exit code 69", Instant::now());
+            assert_eq!(process.phase, after);
         }
     }
 
     #[test]
     fn process_table_is_ready_when_all_running_servers_are() {
-        let board = |phases: &[Phase]| ProcessTable {
+        let process_table = |phases: &[Phase]| ProcessTable {
             servers: phases.iter().map(|phase| test_process(*phase)).collect(),
             previous_releases: None,
         };
-        assert!(board(&[Phase::Ready, Phase::Stopped]).is_ready());
-        assert!(!board(&[Phase::Ready, Phase::Starting]).is_ready());
-        assert!(!board(&[Phase::Stopped]).is_ready());
-        assert_eq!(board(&[Phase::Ready]).index_of("z").unwrap_err().to_string(), "there is no server z: there are a");
+        assert!(process_table(&[Phase::Ready, Phase::Stopped]).is_ready());
+        assert!(!process_table(&[Phase::Ready, Phase::Starting]).is_ready());
+        assert!(!process_table(&[Phase::Stopped]).is_ready());
+        assert_eq!(
+            process_table(&[Phase::Ready]).index_of("z").unwrap_err().to_string(),
+            "there is no server z: there are a"
+        );
     }
 }

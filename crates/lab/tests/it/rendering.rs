@@ -62,9 +62,9 @@ fn page_follows_changes_and_logs_them() {
     browser.wait_for("document.querySelector('#servers tr[data-phase=failed]')");
     check_text(&mut browser, "#summary", "2 of 3 servers ready");
     check_cells(&mut browser, "#map tbody tr:nth-child(2)", "batch/v2 | none | none | all 1 not running now | 503");
-    let told =
+    let printed =
         browser.evaluate("[...document.querySelectorAll('#log li')].map((line) => line.lastChild.data).join(' | ')");
-    assert_eq!(told, "Member state of c: suspect | Server c: failed – killed by signal 9 | The page is open");
+    assert_eq!(printed, "Member state of c: suspect | Server c: failed – killed by signal 9 | The page is open");
     check_text(&mut browser, "#servers tr[data-phase=failed] summary", "killed by signal 9");
     browser.save_screenshot(&page_server::screenshot_path("page-killed.png"));
 

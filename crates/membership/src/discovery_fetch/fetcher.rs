@@ -54,15 +54,9 @@ impl DiscoveryFetcher {
 
     /// Returns when the member is no longer assigned.
     async fn fetch_until_unassigned(&mut self) {
-        let DiscoveryFetchConfig {
-            backoff_initial: backoff_first,
-            backoff_max: backoff_last,
-            revalidate_interval,
-            seed,
-            ..
-        } = self.config;
+        let DiscoveryFetchConfig { backoff_initial, backoff_max, revalidate_interval, seed, .. } = self.config;
         let mut rng = Rng::with_seed(seed ^ self.server.as_str().bytes().map(u64::from).sum::<u64>());
-        let mut backoff = Backoff::new(backoff_first, backoff_last);
+        let mut backoff = Backoff::new(backoff_initial, backoff_max);
         let mut is_first = true;
         loop {
             let assignment = self.assignment.borrow_and_update().clone();

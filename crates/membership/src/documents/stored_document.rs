@@ -189,8 +189,11 @@ mod tests {
     #[test]
     fn encoded_document_of_a_release_is_small() {
         let gates = kinds::FeatureGates::new(kinds::Release::R36);
-        let surface = kinds::ServedResources::new(&gates, &kinds::RuntimeConfig::default());
-        let document = ServerDocument::new(surface.discovery_of_core().into(), surface.discovery_of_apis().into());
+        let served_resources = kinds::ServedResources::new(&gates, &kinds::RuntimeConfig::default());
+        let document = ServerDocument::new(
+            served_resources.discovery_of_core().into(),
+            served_resources.discovery_of_apis().into(),
+        );
         let stored = StoredDocument {
             document: Arc::new(document),
             ..stored_document(DocumentSource::Published, Retention::UntilReplaced)

@@ -17,11 +17,11 @@ fn route_request(request: &str, view: &View) -> String {
             format!("peers {}", names.collect::<Vec<_>>().join(" "))
         }
         Route::Local(why) => format!("here {why:?}"),
-        Route::RouteMismatch(PeerRouteMismatch { mismatch: misfit, may_be_built_in, live }) => {
+        Route::RouteMismatch(PeerRouteMismatch { mismatch, may_be_built_in, live }) => {
             let peers = live.iter().flat_map(|live| live.iter());
             let names = peers.map(|peer| view.member(*peer).server.as_str().trim_start_matches("apiserver-"));
             let refused = if may_be_built_in { "refused" } else { "doubted" };
-            [&format!("{refused} {misfit:?}")]
+            [&format!("{refused} {mismatch:?}")]
                 .into_iter()
                 .map(String::as_str)
                 .chain(names)

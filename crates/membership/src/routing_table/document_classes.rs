@@ -75,8 +75,8 @@ fn group_by_document(members: &[ServingMember<'_>]) -> Vec<DocumentClass> {
         if position == classes.len() {
             classes.push(DocumentClass { document: (*document).clone(), live: Vec::new(), unreachable: Vec::new() });
         }
-        let DocumentClass { live, unreachable: away, .. } = &mut classes[position];
-        if *is_live { live.push(*member) } else { away.push(*member) }
+        let DocumentClass { live, unreachable, .. } = &mut classes[position];
+        if *is_live { live.push(*member) } else { unreachable.push(*member) }
     }
     classes
 }

@@ -28,12 +28,12 @@ fn build_table(here: &str, members: &[&str], exclusion: &Exclusion) -> RoutingTa
 /// One line per entry: its local support, live and unreachable members.
 pub(crate) fn describe(table: &RoutingTable) -> String {
     let verbs_of = |verbs: RequestVerbs| verbs.iter().map(Verb::as_str).collect::<Vec<_>>().join(",");
-    let bearers_of = |bearers: &ServingMembers| {
+    let serving_of = |serving: &ServingMembers| {
         let numbers = |members: &[MemberIndex]| members.iter().map(|member| member.0).collect::<Vec<_>>();
-        let by_verb = bearers.by_verb.iter();
+        let by_verb = serving.by_verb.iter();
         let mut parts: Vec<_> =
             by_verb.map(|(verbs, members)| format!("{:?}:{}", numbers(members), verbs_of(*verbs))).collect();
-        if let Some(any) = bearers.any().filter(|_| parts.len() > 1) {
+        if let Some(any) = serving.any().filter(|_| parts.len() > 1) {
             parts.push(format!("any {:?}", numbers(any)));
         }
         parts.join(" ")
@@ -46,7 +46,7 @@ pub(crate) fn describe(table: &RoutingTable) -> String {
                 LocalSupport::NotImplemented => "unbuilt".to_owned(),
                 LocalSupport::Serves(verbs) => verbs_of(verbs),
             };
-            let (live, away) = (bearers_of(entry.live), bearers_of(entry.unreachable));
+            let (live, away) = (serving_of(entry.live), serving_of(entry.unreachable));
             let line = format!("{group}/{version}/{resource}/{subresource} | {here} | {live} | {away}");
             format!("{}\n", line.trim_end())
         })

@@ -150,11 +150,11 @@ impl MemoryStorage {
         version: EntryVersion,
         ttl: Duration,
     ) {
-        let (shelf, server) = (table.clone(), server.clone());
+        let (locked_table, server) = (table.clone(), server.clone());
         self.tasks.spawn_once("time-to-live", async move {
             tokio::time::sleep(ttl).await;
-            if shelf.get(&server).is_some_and(|(current, _)| current == version) {
-                shelf.remove(&server);
+            if locked_table.get(&server).is_some_and(|(current, _)| current == version) {
+                locked_table.remove(&server);
             }
         });
     }

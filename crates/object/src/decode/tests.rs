@@ -10,10 +10,8 @@ const DEPLOYMENT: GroupVersionKind<&str> = GroupVersionKind { group: "apps", ver
 #[track_caller]
 fn check_as(expected_kind: GroupVersionKind<&str>, encoding: BodyEncoding, body: &str, expected: &Expect) {
     let shown = match decode_object(body.as_bytes(), encoding, expected_kind) {
-        Ok(Decoded { value, duplicate_fields: duplicates }) if duplicates.is_empty() => {
-            Value::Object(value).to_string()
-        }
-        Ok(Decoded { value, duplicate_fields: duplicates }) => format!("{} {duplicates:?}", Value::Object(value)),
+        Ok(Decoded { value, duplicate_fields }) if duplicate_fields.is_empty() => Value::Object(value).to_string(),
+        Ok(Decoded { value, duplicate_fields }) => format!("{} {duplicate_fields:?}", Value::Object(value)),
         Err(rejection) => format!("{rejection:?}"),
     };
     expected.assert_eq(&shown);
@@ -27,8 +25,8 @@ fn check_json(body: &str, expected: &Expect) {
 #[track_caller]
 fn check_yaml(body: &str, expected: &Expect) {
     let shown = match decode_value(body.as_bytes(), BodyEncoding::Yaml) {
-        Ok(Decoded { value, duplicate_fields: duplicates }) if duplicates.is_empty() => value.to_string(),
-        Ok(Decoded { value, duplicate_fields: duplicates }) => format!("{value} {duplicates:?}"),
+        Ok(Decoded { value, duplicate_fields }) if duplicate_fields.is_empty() => value.to_string(),
+        Ok(Decoded { value, duplicate_fields }) => format!("{value} {duplicate_fields:?}"),
         Err(error) => format!("error: {error}"),
     };
     expected.assert_eq(&shown);

@@ -13,8 +13,8 @@ pub struct MergePatch(pub Map<String, Value>);
 impl MergePatch {
     /// Reads a patch.
     pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
-        let Decoded { value, duplicate_fields: duplicates } = super::decode_patch_object(body)?;
-        Ok(Decoded { value: Self(value), duplicate_fields: duplicates })
+        let Decoded { value, duplicate_fields } = super::decode_patch_object(body)?;
+        Ok(Decoded { value: Self(value), duplicate_fields })
     }
 
     /// Merges the patch into a copy of the object.

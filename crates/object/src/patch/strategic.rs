@@ -30,8 +30,8 @@ pub struct StrategicPatch(pub Map<String, Value>);
 impl StrategicPatch {
     /// Reads a patch.
     pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
-        let Decoded { value, duplicate_fields: duplicates } = super::decode_patch_object(body)?;
-        Ok(Decoded { value: Self(value), duplicate_fields: duplicates })
+        let Decoded { value, duplicate_fields } = super::decode_patch_object(body)?;
+        Ok(Decoded { value: Self(value), duplicate_fields })
     }
 
     /// Merges the patch into a copy of the object, whose type is known.

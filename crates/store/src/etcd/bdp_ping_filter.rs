@@ -146,9 +146,9 @@ mod tests {
     fn check(frames: &[Vec<u8>], expected: &[Vec<u8>]) {
         let (all, expected) = (frames.concat(), expected.concat());
         for size in 1..=all.len() {
-            let (mut sieve, mut passed) = (FrameFilter::default(), Vec::new());
+            let (mut filter, mut passed) = (FrameFilter::default(), Vec::new());
             for piece in all.chunks(size) {
-                sieve.filter(piece, &mut passed);
+                filter.filter(piece, &mut passed);
             }
             assert_eq!(passed, expected, "in pieces of {size}");
         }

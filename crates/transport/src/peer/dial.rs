@@ -120,7 +120,7 @@ impl Dialer {
 
     /// Returns a dialer for the route. The proxy's certificate files are loaded now and whenever they change.
     pub fn start(egress: &Egress, tasks: &Tasks) -> Result<Self, ClientTlsError> {
-        let way = match egress {
+        let connection = match egress {
             Egress::Direct => EgressRoute::Direct,
             Egress::Unix(path) => EgressRoute::Unix(path.clone()),
             Egress::Tcp { host, port, tls } => {
@@ -133,7 +133,7 @@ impl Dialer {
                 EgressRoute::Tcp { host: host.clone(), port: *port, tls }
             }
         };
-        Ok(Self(way))
+        Ok(Self(connection))
     }
 
     /// Connects to a peer. Applies no timeout.

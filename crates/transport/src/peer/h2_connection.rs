@@ -185,9 +185,9 @@ fn poll_peer_settings<S: ByteStream>(
 /// Drives a connection until it closes or a ping times out.
 async fn drive_connection<S: ByteStream>(mut connection: Connection<S>, allowed: Arc<AtomicUsize>) {
     let pings = connection.ping_pong();
-    let mut courtesy = YieldBeforeFlush::default();
+    let mut yielding = YieldBeforeFlush::default();
     let moving = poll_fn(|context| {
-        ready!(courtesy.poll(context));
+        ready!(yielding.poll(context));
         let polled = Pin::new(&mut connection).poll(context);
         allowed.store(connection.max_concurrent_send_streams(), Ordering::Relaxed);
         polled
@@ -247,10 +247,10 @@ mod tests {
     #[tokio::test]
     async fn yield_before_flush_lets_other_tasks_run_first() {
         let order = RefCell::new(Vec::new());
-        let mut courtesy = YieldBeforeFlush::default();
+        let mut yielding = YieldBeforeFlush::default();
         for _ in 0..2 {
             let moving = async {
-                poll_fn(|context| courtesy.poll(context)).await;
+                poll_fn(|context| yielding.poll(context)).await;
                 order.borrow_mut().push("the connection");
             };
             let asking = async { order.borrow_mut().push("a request") };

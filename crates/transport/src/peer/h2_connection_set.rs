@@ -83,14 +83,14 @@ impl H2ConnectionSet {
         if let Some(place) = state.try_acquire(generation) {
             return StreamAcquisition::Acquired(place);
         }
-        let (sender, news) = watch::channel(DialProgress::Pending);
+        let (sender, updates) = watch::channel(DialProgress::Pending);
         if !self.is_http1_only() {
             let room = state.last_stream_capacity.unwrap_or(STREAMS_MAX);
             if let Some(opening) = state.pending_dials.iter_mut().find(|opening| opening.waiters < room) {
                 opening.waiters += 1;
                 return StreamAcquisition::WaitForDial(opening.progress.clone());
             }
-            state.pending_dials.push(PendingDial { progress: news, waiters: 1 });
+            state.pending_dials.push(PendingDial { progress: updates, waiters: 1 });
         }
         StreamAcquisition::Dial(DialGuard { connection_set: self, progress: sender })
     }
@@ -120,9 +120,9 @@ impl State {
 }
 
 /// Waits until a dial has finished or was cancelled.
-pub(super) async fn wait_for_dial(mut news: watch::Receiver<DialProgress>) -> DialProgress {
-    match news.wait_for(|news| !matches!(news, DialProgress::Pending)).await {
-        Ok(news) => news.clone(),
+pub(super) async fn wait_for_dial(mut updates: watch::Receiver<DialProgress>) -> DialProgress {
+    match updates.wait_for(|updates| !matches!(updates, DialProgress::Pending)).await {
+        Ok(updates) => updates.clone(),
         Err(_) => DialProgress::Pending,
     }
 }
@@ -160,7 +160,7 @@ impl DialGuard<'_> {
 
 impl Drop for DialGuard<'_> {
     fn drop(&mut self) {
-        let news = self.progress.subscribe();
-        self.connection_set.state.lock().pending_dials.retain(|opening| !opening.progress.same_channel(&news));
+        let updates = self.progress.subscribe();
+        self.connection_set.state.lock().pending_dials.retain(|opening| !opening.progress.same_channel(&updates));
     }
 }

@@ -233,8 +233,8 @@ impl ConnectionPool {
         timeout: Duration,
     ) -> Result<PooledConnection, DialError> {
         let connecting = self.acquire_or_dial_stream(self.h2_connections(class));
-        let way = tokio::time::timeout(timeout, connecting).await.map_err(|_| DialError::TimedOut)??;
-        Ok(PooledConnection { lease: way, is_reused: false })
+        let dialed = tokio::time::timeout(timeout, connecting).await.map_err(|_| DialError::TimedOut)??;
+        Ok(PooledConnection { lease: dialed, is_reused: false })
     }
 
     fn h2_connections(&self, class: StreamClass) -> &H2ConnectionSet {
@@ -253,7 +253,7 @@ impl ConnectionPool {
         loop {
             let opener = match streams.acquire(self.connector.tls.get().generation) {
                 StreamAcquisition::Acquired(place) => return Ok(ConnectionLease::Http2(place)),
-                StreamAcquisition::WaitForDial(news) => match wait_for_dial(news).await {
+                StreamAcquisition::WaitForDial(stream_updates) => match wait_for_dial(stream_updates).await {
                     DialProgress::Failed(error) => return Err(error.clone_for_waiter()),
                     DialProgress::Done | DialProgress::Pending => continue,
                 },

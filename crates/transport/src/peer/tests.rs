@@ -25,8 +25,8 @@ fn get(path: &str) -> Request<RequestBody> {
     request.body(RequestBody::empty()).unwrap()
 }
 
-fn ok_response(heard: &ReceivedRequest) -> String {
-    let body = format!("{} on {}", heard.request_line, heard.connection);
+fn ok_response(received: &ReceivedRequest) -> String {
+    let body = format!("{} on {}", received.request_line, received.connection);
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 

@@ -31,9 +31,9 @@ pub(crate) struct Interpreter {
 
 impl Interpreter {
     /// Finds the interpreter on `PATH`, or unpacks the distribution's.
-    pub(crate) fn find(shelf: &ToolCache) -> Result<Interpreter> {
+    pub(crate) fn find(tool_cache: &ToolCache) -> Result<Interpreter> {
         if process::find_on_path("python3").is_none() {
-            return Interpreter::unpack(shelf);
+            return Interpreter::unpack(tool_cache);
         }
         let show = "import sys; print(sys.version.split()[0]); print(sys.executable)";
         let shown = TimedCommand::new("python3", LOCAL_TIMEOUT).args(["-c", show]).output_text()?;
@@ -45,17 +45,17 @@ impl Interpreter {
         let mut python = Interpreter { program: program.into(), libraries: Vec::new(), pip: None, origin };
         if python.command(LOCAL_TIMEOUT).args(["-m", "pip", "--version"]).output_text().is_err() {
             python.pip =
-                Some(packages::find_or_unpack(shelf, "pip", &["python3-pip-whl"], &find_pip_wheel)?.executable);
+                Some(packages::find_or_unpack(tool_cache, "pip", &["python3-pip-whl"], &find_pip_wheel)?.executable);
         }
         Ok(python)
     }
 
-    fn unpack(shelf: &ToolCache) -> Result<Interpreter> {
+    fn unpack(tool_cache: &ToolCache) -> Result<Interpreter> {
         let inspect = |root: &Path| {
             find_pip_wheel(root)?;
             Ok(UnpackedTool { executable: "usr/bin/python3".to_owned(), version: "of the distribution".to_owned() })
         };
-        let base = packages::find_or_unpack(shelf, "python-base", &["python3", "python3-pip-whl"], &inspect)?;
+        let base = packages::find_or_unpack(tool_cache, "python-base", &["python3", "python3-pip-whl"], &inspect)?;
         let libraries = packages::library_folders(&base.folder)?;
         let libraries = libraries.iter().map(|folder| base.folder.join(folder)).collect();
         let pip = Some(base.folder.join(find_pip_wheel(&base.folder)?.executable));

@@ -12,8 +12,8 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 #[test]
 fn kubelet_response_to_upgrade_passes_unchanged_and_is_sent_once() {
     // The scripted upstream returns the pod's name as status.
-    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, heard: ReceivedRequest| async move {
-        let status = heard.request_line.split('/').nth(6).unwrap_or_default().to_owned();
+    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, received: ReceivedRequest| async move {
+        let status = received.request_line.split('/').nth(6).unwrap_or_default().to_owned();
         visit.write(&http_response(&format!("{status} Said"), "text/plain", "the kubelet")).await;
         None
     });
@@ -32,7 +32,7 @@ fn kubelet_response_to_upgrade_passes_unchanged_and_is_sent_once() {
                 assert_eq!(&body, b"the kubelet");
                 assert_eq!(scene.next_pod_request().await.request_line, format!("GET {path} HTTP/1.1"));
                 let again: Vec<_> = scene.peer.take_requests().await;
-                assert!(!again.iter().any(|heard| heard.request_line.contains("/pods/")), "{path}: {again:?}");
+                assert!(!again.iter().any(|received| received.request_line.contains("/pods/")), "{path}: {again:?}");
             }
         }
         let metrics = String::from_utf8_lossy(&admin.get("/metrics").await.body).into_owned();
@@ -43,15 +43,15 @@ fn kubelet_response_to_upgrade_passes_unchanged_and_is_sent_once() {
 
 #[test]
 fn head_through_gateway_is_classified_like_get() {
-    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, heard: ReceivedRequest| async move {
-        let details = if heard.request_line.contains("/pods/a ") { r#"{"name":"a","kind":"pods"}"# } else { "{}" };
+    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, received: ReceivedRequest| async move {
+        let details = if received.request_line.contains("/pods/a ") { r#"{"name":"a","kind":"pods"}"# } else { "{}" };
         let status = format!(r#"{{"kind":"Status","apiVersion":"v1","code":404,"details":{details}}}"#);
-        let whole = match heard.request_line.split(' ').nth(1).unwrap_or_default() {
+        let whole = match received.request_line.split(' ').nth(1).unwrap_or_default() {
             path if path.starts_with("/api/") => http_response("404 Not Found", "application/json", &status),
             _ => http_response("200 OK", "application/json", "{}"),
         };
         let end =
-            if heard.request_line.starts_with("HEAD ") { whole.find("\r\n\r\n").unwrap() + 4 } else { whole.len() };
+            if received.request_line.starts_with("HEAD ") { whole.find("\r\n\r\n").unwrap() + 4 } else { whole.len() };
         visit.write(&whole[..end]).await;
         Some(visit)
     });

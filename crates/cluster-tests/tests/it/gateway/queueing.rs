@@ -24,10 +24,10 @@ fn scripted_gateway(may_answer: &watch::Sender<bool>) -> ScriptedGateway {
 
 fn scripted_gateway_with(flags: &[&str], may_answer: &watch::Sender<bool>) -> ScriptedGateway {
     let may_answer = may_answer.subscribe();
-    ScriptedGateway::with_flags(flags, move |mut visit: ScriptedConnection, heard: ReceivedRequest| {
+    ScriptedGateway::with_flags(flags, move |mut visit: ScriptedConnection, received: ReceivedRequest| {
         let mut may_answer = may_answer.clone();
         async move {
-            if !heard.request_line.contains("watch=") {
+            if !received.request_line.contains("watch=") {
                 may_answer.wait_for(|may| *may).await.unwrap();
             }
             visit.write(&cluster_tests::scripted_members::http_response("200 OK", "text/plain", "done")).await;
@@ -105,7 +105,7 @@ fn request_beyond_the_queue_timeout_is_429() {
         may_answer.send_replace(true);
         assert_eq!(first.join_next().await.unwrap().unwrap().status, StatusCode::OK);
         // A request that timed out in the queue was never sent.
-        let heard = scene.peer.take_requests().await;
-        assert!(!heard.iter().any(|heard| heard.request_line.contains("/pods ")), "{heard:?}");
+        let received = scene.peer.take_requests().await;
+        assert!(!received.iter().any(|received| received.request_line.contains("/pods ")), "{received:?}");
     });
 }

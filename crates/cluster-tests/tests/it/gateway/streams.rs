@@ -61,9 +61,9 @@ impl ScriptedGateway {
     /// Returns the next request that concerns a pod.
     pub(super) async fn next_pod_request(&self) -> ReceivedRequest {
         loop {
-            let heard = self.peer.next_request().await;
-            if heard.request_line.contains("/pods/") {
-                return heard;
+            let received = self.peer.next_request().await;
+            if received.request_line.contains("/pods/") {
+                return received;
             }
         }
     }
@@ -90,19 +90,19 @@ async fn serve_connection<Playing>(
 ) where
     Playing: Future<Output = Option<ScriptedConnection>>,
 {
-    while let Some(heard) = visit.read_request().await {
-        let page = match heard.request_line.as_str() {
+    while let Some(received) = visit.read_request().await {
+        let page = match received.request_line.as_str() {
             "GET /readyz HTTP/1.1" | "GET /livez HTTP/1.1" => Some(http_response("200 OK", "text/plain", "ok")),
             "GET /version HTTP/1.1" => Some(http_response("200 OK", "application/json", r#"{"gitVersion":"v1.30.1"}"#)),
             SETTINGS_REQUEST => Some(http_response("200 OK", "application/json", &settings_response())),
             REVIEW_REQUEST_LINE => {
                 Some(http_response("201 Created", "application/json", r#"{"status":{"allowed":true}}"#))
             }
-            _ => listing.respond(&heard),
+            _ => listing.respond(&received),
         };
         match page {
             Some(page) => visit.write(&page).await,
-            None => match play(visit, heard).await {
+            None => match play(visit, received).await {
                 Some(same) => visit = same,
                 None => return,
             },
@@ -142,11 +142,11 @@ fn upgraded_connection_carries_the_certificate_user() {
         let mut echoed = [0; 11];
         stream.read_exact(&mut echoed).await.unwrap();
         assert_eq!(&echoed, b"first hello");
-        let heard = scene.next_pod_request().await;
-        assert_eq!(heard.request_line, format!("POST {POD_PATH}/exec?command=ls HTTP/1.1"));
-        assert_eq!(heard.header("x-remote-user"), ["kubernetes-admin"]);
-        assert_eq!(heard.header("x-remote-group"), ["system:masters", "system:authenticated"]);
-        assert!(heard.header("authorization").is_empty());
+        let received = scene.next_pod_request().await;
+        assert_eq!(received.request_line, format!("POST {POD_PATH}/exec?command=ls HTTP/1.1"));
+        assert_eq!(received.header("x-remote-user"), ["kubernetes-admin"]);
+        assert_eq!(received.header("x-remote-group"), ["system:masters", "system:authenticated"]);
+        assert!(received.header("authorization").is_empty());
     });
 }
 
@@ -165,22 +165,22 @@ fn websocket_protocol_token_is_forwarded() {
         let mut echoed = [0; 11];
         stream.read_exact(&mut echoed).await.unwrap();
         assert_eq!(&echoed, b"first hello");
-        let heard = scene.next_pod_request().await;
-        assert_eq!(heard.header("sec-websocket-protocol"), [protocols]);
-        assert!(heard.header("x-remote-user").is_empty(), "{heard:?}");
+        let received = scene.next_pod_request().await;
+        assert_eq!(received.header("sec-websocket-protocol"), [protocols]);
+        assert!(received.header("x-remote-user").is_empty(), "{received:?}");
     });
 }
 
 #[test]
 fn responses_of_proxied_pods_do_not_count_against_the_upstream() {
-    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, heard: ReceivedRequest| async move {
-        let page = match heard.request_line.split(' ').nth(1).unwrap_or_default().rsplit('/').next().unwrap_or_default()
-        {
-            "missing" => http_response("404 Not Found", "text/plain", "no such page"),
-            "login" => http_response("401 Unauthorized", "text/plain", "who are you?"),
-            "down" => http_response("503 Service Unavailable", "text/plain", "later"),
-            _ => "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned(),
-        };
+    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, received: ReceivedRequest| async move {
+        let page =
+            match received.request_line.split(' ').nth(1).unwrap_or_default().rsplit('/').next().unwrap_or_default() {
+                "missing" => http_response("404 Not Found", "text/plain", "no such page"),
+                "login" => http_response("401 Unauthorized", "text/plain", "who are you?"),
+                "down" => http_response("503 Service Unavailable", "text/plain", "later"),
+                _ => "HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            };
         visit.write(&page).await;
         Some(visit)
     });
@@ -223,19 +223,22 @@ fn bodies_and_headers_are_forwarded_unchanged() {
         assert_eq!(said.headers["content-encoding"], "gzip");
         assert_eq!(said.headers["warning"], "299 - \"old\"");
         assert_eq!(&said.body[..], ZIPPED.as_bytes());
-        let heard = scene.next_pod_request().await;
-        assert_eq!(heard.request_line, format!("GET {path} HTTP/1.1"));
-        assert_eq!(heard.header("authorization"), ["Bearer secret"]);
-        assert_eq!((heard.header("accept-encoding"), heard.header("user-agent")), (vec!["gzip"], vec!["me/1"]));
-        assert_eq!(heard.header("x-forwarded-for"), ["127.0.0.1"]);
+        let received = scene.next_pod_request().await;
+        assert_eq!(received.request_line, format!("GET {path} HTTP/1.1"));
+        assert_eq!(received.header("authorization"), ["Bearer secret"]);
+        assert_eq!((received.header("accept-encoding"), received.header("user-agent")), (vec!["gzip"], vec!["me/1"]));
+        assert_eq!(received.header("x-forwarded-for"), ["127.0.0.1"]);
     });
 }
 
 #[test]
 fn cors_preflight_requests_are_answered_by_upstreams() {
-    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, heard: ReceivedRequest| async move {
-        let head =
-            if heard.request_line.starts_with("OPTIONS ") { "204 No Content" } else { "200 OK\r\ncontent-length: 0" };
+    let scene = ScriptedGateway::new(|mut visit: ScriptedConnection, received: ReceivedRequest| async move {
+        let head = if received.request_line.starts_with("OPTIONS ") {
+            "204 No Content"
+        } else {
+            "200 OK\r\ncontent-length: 0"
+        };
         let cors = "access-control-allow-origin: https://shop.example\r\naccess-control-allow-methods: GET, PATCH\r\n\
                     access-control-allow-headers: Authorization\r\naccess-control-allow-credentials: true";
         visit.write(&format!("HTTP/1.1 {head}\r\n{cors}\r\n\r\n")).await;
@@ -256,10 +259,10 @@ fn cors_preflight_requests_are_answered_by_upstreams() {
             assert_eq!(said.headers["access-control-allow-headers"], "Authorization", "{path}");
             assert_eq!(said.headers["access-control-allow-credentials"], "true", "{path}");
         }
-        let heard = scene.next_pod_request().await;
-        assert_eq!(heard.request_line, format!("OPTIONS {POD_PATH} HTTP/1.1"));
-        assert_eq!(heard.header("origin"), ["https://shop.example"]);
-        assert_eq!(heard.header("access-control-request-method"), ["PATCH"]);
+        let received = scene.next_pod_request().await;
+        assert_eq!(received.request_line, format!("OPTIONS {POD_PATH} HTTP/1.1"));
+        assert_eq!(received.header("origin"), ["https://shop.example"]);
+        assert_eq!(received.header("access-control-request-method"), ["PATCH"]);
         let said = anonymous.send(asked(Method::GET, POD_PATH), "".into()).await;
         assert_eq!(said.headers["access-control-allow-origin"], "https://shop.example");
     });

@@ -38,15 +38,15 @@ impl PodStreamsPeer {
         let script = move |mut visit: ScriptedConnection| {
             let (listing, sender) = (listing.clone(), sender.clone());
             async move {
-                while let Some(heard) = visit.read_request().await {
-                    if let Some(whole) = listing.respond(&heard).or_else(|| refused_pod_response(&heard)) {
+                while let Some(received) = visit.read_request().await {
+                    if let Some(whole) = listing.respond(&received).or_else(|| refused_pod_response(&received)) {
                         visit.write(&whole).await;
                         continue;
                     }
-                    serve_pod_stream(&mut visit, &heard).await;
+                    serve_pod_stream(&mut visit, &received).await;
                     visit.wait_for_close().await;
                     // The receiver may be gone when the test has ended.
-                    let _ = sender.send(heard.request_line);
+                    let _ = sender.send(received.request_line);
                     return;
                 }
             }
@@ -57,10 +57,10 @@ impl PodStreamsPeer {
     /// Returns the next request for a pod subresource.
     async fn next_pod_request(&self) -> ReceivedRequest {
         loop {
-            let heard =
+            let received =
                 tokio::time::timeout(STREAM_TIMEOUT, self.peer.next_request()).await.expect("the request arrives");
-            if heard.request_line.contains("/pods/") {
-                return heard;
+            if received.request_line.contains("/pods/") {
+                return received;
             }
         }
     }
@@ -71,17 +71,20 @@ impl PodStreamsPeer {
 }
 
 /// Response for the pod `refused`: 400 without upgrade.
-fn refused_pod_response(heard: &ReceivedRequest) -> Option<String> {
+fn refused_pod_response(received: &ReceivedRequest) -> Option<String> {
     let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no shell here","code":400}"#;
-    heard.request_line.contains("/pods/refused/").then(|| http_response("400 Bad Request", "application/json", status))
+    received
+        .request_line
+        .contains("/pods/refused/")
+        .then(|| http_response("400 Bad Request", "application/json", status))
 }
 
-async fn serve_pod_stream(visit: &mut ScriptedConnection, heard: &ReceivedRequest) {
-    if heard.request_line.contains("/log") {
+async fn serve_pod_stream(visit: &mut ScriptedConnection, received: &ReceivedRequest) {
+    if received.request_line.contains("/log") {
         visit.write("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n").await;
         return visit.write("6\r\nfirst\n\r\n").await;
     }
-    let protocol = heard.header("upgrade").join(",");
+    let protocol = received.header("upgrade").join(",");
     if protocol.is_empty() {
         return;
     }
@@ -155,15 +158,15 @@ async fn read_text(stream: &mut TlsStream<TcpStream>, length: usize) -> String {
 }
 
 #[track_caller]
-fn check_forwarded_for_jane(heard: &ReceivedRequest, line: &str, protocol: &str) {
-    assert_eq!(heard.request_line, format!("{line} HTTP/1.1"));
-    assert_eq!(heard.header("x-remote-user"), ["jane"]);
-    assert_eq!(heard.header("x-remote-group"), ["operators", "system:authenticated"]);
-    assert_eq!(heard.header("x-kubernetes-peer-proxied"), ["true"]);
-    assert_eq!(heard.header("upgrade"), [protocol]);
-    assert_eq!(heard.header("connection").join(",").to_lowercase(), "upgrade");
-    assert_eq!(heard.header("x-stream-protocol-version"), ["v4.channel.k8s.io", "v3.channel.k8s.io"]);
-    assert!(heard.header("authorization").is_empty());
+fn check_forwarded_for_jane(received: &ReceivedRequest, line: &str, protocol: &str) {
+    assert_eq!(received.request_line, format!("{line} HTTP/1.1"));
+    assert_eq!(received.header("x-remote-user"), ["jane"]);
+    assert_eq!(received.header("x-remote-group"), ["operators", "system:authenticated"]);
+    assert_eq!(received.header("x-kubernetes-peer-proxied"), ["true"]);
+    assert_eq!(received.header("upgrade"), [protocol]);
+    assert_eq!(received.header("connection").join(",").to_lowercase(), "upgrade");
+    assert_eq!(received.header("x-stream-protocol-version"), ["v4.channel.k8s.io", "v3.channel.k8s.io"]);
+    assert!(received.header("authorization").is_empty());
 }
 
 #[test]

@@ -16,8 +16,8 @@ pub(super) fn strongly_connected(chains: &[Vec<usize>], count: usize) -> Vec<Vec
     seen.fill(false);
     let mut components: Vec<Vec<usize>> =
         finished.iter().rev().map(|start| reachable_post_order(*start, &before, &mut seen)).collect();
-    components.retain(|knot| !knot.is_empty());
-    components.iter_mut().for_each(|knot| knot.sort_unstable());
+    components.retain(|component| !component.is_empty());
+    components.iter_mut().for_each(|component| component.sort_unstable());
     components.sort_unstable();
     components
 }

@@ -9,10 +9,10 @@ pub(crate) fn test_snapshot(cluster: &str) -> LabSnapshot {
     let parts: Vec<(&str, &str)> = cluster.split(';').map(|part| part.trim().split_once(':').unwrap()).collect();
     let names: Vec<String> =
         parts.iter().map(|(head, _)| format!("{}=1.3{}:7001", &head[..1], head.len() % 7)).collect();
-    let mut board = ProcessTable::new(&test_lab_state(&names.join(" ")), now);
+    let mut process_table = ProcessTable::new(&test_lab_state(&names.join(" ")), now);
     let mut learned = Vec::new();
-    for (standing, (head, served)) in board.servers.iter_mut().zip(&parts) {
-        standing.phase = match head.split_once(' ').unwrap().1 {
+    for (process, (head, served)) in process_table.servers.iter_mut().zip(&parts) {
+        process.phase = match head.split_once(' ').unwrap().1 {
             "ready" => Phase::Ready,
             "stopped" => Phase::Stopped,
             other => panic!("no phase {other}"),
@@ -25,7 +25,7 @@ pub(crate) fn test_snapshot(cluster: &str) -> LabSnapshot {
         let peers = PeersPage { server: format!("apiserver-{}", &head[..1]), ..PeersPage::default() };
         learned.push(ServerReport { peers: Some(peers), resources: Some(resources), ..ServerReport::default() });
     }
-    compose_snapshot(&LabInfo::default(), &board, &learned, &[], None, now)
+    compose_snapshot(&LabInfo::default(), &process_table, &learned, &[], None, now)
 }
 
 #[track_caller]
@@ -58,7 +58,7 @@ fn snapshot_lists_group_versions_with_serving_servers() {
 #[test]
 fn member_state_of_a_server_comes_from_its_peers() {
     let now = Instant::now();
-    let board = ProcessTable::new(&test_lab_state("a=1.33:7001 b=1.36:7002"), now);
+    let process_table = ProcessTable::new(&test_lab_state("a=1.33:7001 b=1.36:7002"), now);
     let page = |server: &str, members: &[(&str, &str)]| PeersPage {
         server: server.to_owned(),
         peering: String::new(),
@@ -79,7 +79,7 @@ fn member_state_of_a_server_comes_from_its_peers() {
         "commonEncodingVersion": "apps/v1",
         "storageVersions": [{"apiServerID": "apiserver-x", "encodingVersion": "apps/v1"}],
     }}]}));
-    let snapshot = compose_snapshot(&LabInfo::default(), &board, &learned, &versions, None, now);
+    let snapshot = compose_snapshot(&LabInfo::default(), &process_table, &learned, &versions, None, now);
     let states: Vec<_> = snapshot.servers.iter().map(|server| &*server.member_state).collect();
     assert_eq!(states, ["live", "suspect"]);
     let forwards: Vec<_> = snapshot.forwards.iter().map(|f| format!("{}>{} {}", f.from, f.to, f.requests)).collect();

@@ -93,8 +93,8 @@ pub(crate) async fn record_until(
     end: impl Future<Output = ()>,
 ) -> anyhow::Result<RecordedHistory> {
     // Longer than a run takes on a store with outages of seconds.
-    let patience = Duration::from_secs(if is_soak() { 3_000 } else { 300 });
-    tokio::time::timeout(patience, record_unbounded(harness, plan, end)).await.context("the run did not end")?
+    let deadline_after = Duration::from_secs(if is_soak() { 3_000 } else { 300 });
+    tokio::time::timeout(deadline_after, record_unbounded(harness, plan, end)).await.context("the run did not end")?
 }
 
 async fn record_unbounded(

@@ -39,12 +39,12 @@ async fn idle_connection_moves_to_another_worker() {
     let (scene, workers) = (PoolFixture::new(ok_response).await, tasks::Workers::start().unwrap());
     let pool = scene.pool.clone();
     assert_eq!(body_text(send_get(&pool, "/here").await).await, "GET /here HTTP/1.1 on 0");
-    let (sender, heard) = tokio::sync::oneshot::channel();
+    let (sender, received) = tokio::sync::oneshot::channel();
     let there = pool.clone();
     scene.tasks.spawn_once_on_worker(workers.acquire_slot(), "elsewhere", async move {
         let _ = sender.send(body_text(send_get(&there, "/there").await).await);
     });
-    assert_eq!(tokio::time::timeout(TEST_TIMEOUT, heard).await.unwrap().unwrap(), "GET /there HTTP/1.1 on 0");
+    assert_eq!(tokio::time::timeout(TEST_TIMEOUT, received).await.unwrap().unwrap(), "GET /there HTTP/1.1 on 0");
     assert_eq!(body_text(send_get(&pool, "/back").await).await, "GET /back HTTP/1.1 on 0");
     assert_eq!(pool.stats(), PoolStats { opened: 1, reused: 2 });
 }
@@ -56,7 +56,7 @@ async fn pool_prefers_idle_connection_of_current_worker() {
     let ours = send_get(&pool, "/ours").await;
     let (has_asked, asked) = tokio::sync::oneshot::channel();
     let (may_read, reads) = tokio::sync::oneshot::channel();
-    let (sender, heard) = tokio::sync::oneshot::channel();
+    let (sender, received) = tokio::sync::oneshot::channel();
     let there = pool.clone();
     scene.tasks.spawn_once_on_worker(workers.acquire_slot(), "elsewhere", async move {
         let theirs = send_get(&there, "/theirs").await;
@@ -67,7 +67,7 @@ async fn pool_prefers_idle_connection_of_current_worker() {
     asked.await.unwrap();
     assert_eq!(body_text(ours).await, "GET /ours HTTP/1.1 on 0");
     may_read.send(()).unwrap();
-    assert_eq!(heard.await.unwrap(), "GET /theirs HTTP/1.1 on 1");
+    assert_eq!(received.await.unwrap(), "GET /theirs HTTP/1.1 on 1");
     wait_until(|| pool.idle_count() == 2).await;
     // The other worker's connection was used last, but is not taken.
     assert_eq!(body_text(send_get(&pool, "/ours").await).await, "GET /ours HTTP/1.1 on 0");
@@ -99,8 +99,8 @@ async fn pool_discards_idle_connection_closed_by_peer() {
     let peer = ScriptedPeer::start(certificates.server_config(), &tasks, move |mut visit| {
         let mut closes = closes.clone();
         async move {
-            let heard = visit.read_request().await.unwrap();
-            visit.write(&ok_response(&heard)).await;
+            let received = visit.read_request().await.unwrap();
+            visit.write(&ok_response(&received)).await;
             closes.wait_for(|closes| *closes).await.unwrap();
         }
     })

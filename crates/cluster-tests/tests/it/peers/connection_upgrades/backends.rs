@@ -6,16 +6,16 @@ use super::*;
 /// Scripted kubelet whose behaviour depends on the pod's name: `s404` returns that status, `torn` breaks the
 /// connection.
 async fn run_kubelet(mut visit: ScriptedConnection, listing: ScriptedDiscovery) {
-    while let Some(heard) = visit.read_request().await {
-        if let Some(document) = listing.respond(&heard) {
+    while let Some(received) = visit.read_request().await {
+        if let Some(document) = listing.respond(&received) {
             visit.write(&document).await;
             continue;
         }
-        let pod = heard.request_line.split('/').nth(6).unwrap_or_default();
+        let pod = received.request_line.split('/').nth(6).unwrap_or_default();
         let Some(status) = pod.strip_prefix('s') else { return };
         // kube-apiserver hijacks the connection of an upgrade and closes it after the kubelet's response.
         visit.write(&http_response(&format!("{status} Said"), "text/plain", &kubelet_response(status))).await;
-        if !heard.header("upgrade").is_empty() {
+        if !received.header("upgrade").is_empty() {
             return;
         }
     }
@@ -51,7 +51,7 @@ async fn start_members_with_kubelets(plane: &ControlPlane<'_>) -> [ScriptedPeer;
 async fn take_pod_requests(peers: &[ScriptedPeer; 2]) -> Vec<String> {
     let mut lines = Vec::new();
     for peer in peers {
-        lines.extend(peer.take_requests().await.into_iter().map(|heard| heard.request_line));
+        lines.extend(peer.take_requests().await.into_iter().map(|received| received.request_line));
     }
     lines.retain(|line| line.contains("/pods/"));
     lines

@@ -13,10 +13,10 @@ pub(super) async fn start_peer_with_discovery_fault(
     let script = move |mut visit: ScriptedConnection| {
         let (listing, healed) = (listing.clone(), healed.clone());
         async move {
-            while let Some(heard) = visit.read_request().await {
+            while let Some(received) = visit.read_request().await {
                 if healed.load(Ordering::SeqCst) {
                     let things = || http_response("200 OK", "application/json", r#"{"kind":"ThingList"}"#);
-                    visit.write(&listing.respond(&heard).unwrap_or_else(things)).await;
+                    visit.write(&listing.respond(&received).unwrap_or_else(things)).await;
                 } else {
                     fault.respond(&mut visit, rogue).await;
                     if !fault.leaves_connection_usable() {

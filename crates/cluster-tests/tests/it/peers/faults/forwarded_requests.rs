@@ -18,8 +18,8 @@ async fn start_peer_with_request_fault(stage: &ScriptedMembers, fault: PeerFault
     let script = move |mut visit: ScriptedConnection| {
         let listing = listing.clone();
         async move {
-            while let Some(heard) = visit.read_request().await {
-                match listing.respond(&heard) {
+            while let Some(received) = visit.read_request().await {
+                match listing.respond(&received) {
                     Some(document) => visit.write(&document).await,
                     None => fault.respond(&mut visit, rogue).await,
                 }
@@ -135,9 +135,9 @@ fn write_is_not_retried_when_its_peer_dies() {
         let script = move |mut visit: ScriptedConnection| {
             let listing = listing.clone();
             async move {
-                while let Some(heard) = visit.read_request().await {
+                while let Some(received) = visit.read_request().await {
                     // The peer reads a write and closes the connection.
-                    let Some(document) = listing.respond(&heard) else { return };
+                    let Some(document) = listing.respond(&received) else { return };
                     visit.write(&document).await;
                 }
             }
@@ -153,9 +153,9 @@ fn write_is_not_retried_when_its_peer_dies() {
              executed"
         );
         assert!(!refused.headers.contains_key("retry-after"), "clients retry any verb with this header");
-        let heard = [one.take_requests().await, other.take_requests().await].concat();
-        let writes = heard.iter().filter(|heard| heard.request_line.starts_with("POST ")).count();
-        assert_eq!(writes, 1, "{heard:?}");
+        let received = [one.take_requests().await, other.take_requests().await].concat();
+        let writes = received.iter().filter(|received| received.request_line.starts_with("POST ")).count();
+        assert_eq!(writes, 1, "{received:?}");
     });
 }
 
@@ -177,8 +177,8 @@ fn forwarded_write_of_disconnected_client_is_audited_with_its_outcome() {
         let script = move |mut visit: ScriptedConnection| {
             let (listing, heard_write, mut may_answer) = (listing.clone(), heard_write.clone(), may_answer.clone());
             async move {
-                while let Some(heard) = visit.read_request().await {
-                    if let Some(document) = listing.respond(&heard) {
+                while let Some(received) = visit.read_request().await {
+                    if let Some(document) = listing.respond(&received) {
                         visit.write(&document).await;
                         continue;
                     }
@@ -197,7 +197,7 @@ fn forwarded_write_of_disconnected_client_is_audited_with_its_outcome() {
             .write_all(format!("{line}content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}").as_bytes())
             .await
             .unwrap();
-        has_heard.clone().wait_for(|heard| *heard).await.unwrap();
+        has_heard.clone().wait_for(|received| *received).await.unwrap();
         let open_files = plane.server("old").open_files();
         drop(client);
         eventually("the client's connection is closed", async || match plane.server("old").open_files() {

@@ -32,12 +32,12 @@ fn head_of_unserved_resource_is_503_like_get() {
         let script = move |mut visit: ScriptedConnection| {
             let listing = listing.clone();
             async move {
-                while let Some(heard) = visit.read_request().await {
-                    let path = heard.request_line.split(' ').nth(1).unwrap_or_default();
+                while let Some(received) = visit.read_request().await {
+                    let path = received.request_line.split(' ').nth(1).unwrap_or_default();
                     let whole = listing
-                        .respond(&heard)
+                        .respond(&received)
                         .unwrap_or_else(|| thing_response(path.rsplit('/').next().unwrap_or_default()));
-                    let is_head = heard.request_line.starts_with("HEAD ");
+                    let is_head = received.request_line.starts_with("HEAD ");
                     let end = if is_head { whole.find("\r\n\r\n").unwrap() + 4 } else { whole.len() };
                     visit.write(&whole[..end]).await;
                 }
