@@ -1,4 +1,4 @@
-//! What must hold around an object before it may be written.
+//! Admission checks that depend on other objects: RBAC escalation, signer permission, namespace lifecycle.
 
 use access::rbac::escalation::{self, RbacWrite};
 use access::{Attributes, User};
@@ -17,32 +17,31 @@ use crate::{ApiServer, ResolvedResource};
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
 
-/// The group of requests for certificates.
 const CERTIFICATES_GROUP: &str = "certificates.k8s.io";
 
-/// How new the sight of a namespace must be.
+/// The required freshness of the namespace that a create checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NamespaceFreshness {
-    /// As the cache has it: most are as they were for weeks.
+    /// The cached state suffices; the write is conditional on it.
     Cached,
-    /// As it is.
+    /// The latest state in storage.
     Latest,
 }
 
-/// A role or binding that somebody is about to write, or anything else, which grants nothing.
+/// A write to check for RBAC escalation. Kinds other than roles and bindings pass.
 pub(crate) struct ObjectWrite<'a> {
     pub(crate) user: &'a User,
     pub(crate) resource: &'a ServedResource,
-    /// Of the request; empty at the cluster scope.
+    /// The namespace of the request; empty for cluster-scoped resources.
     pub(crate) namespace: &'a str,
-    /// In the request's path, hence empty for create.
+    /// The name in the path; empty for a create.
     pub(crate) name: &'a str,
     pub(crate) old: Option<&'a JsonObject>,
     pub(crate) new: &'a JsonObject,
 }
 
 impl ApiServer {
-    /// Nobody may grant what they do not have.
+    /// Rejects a role or binding that grants permissions that the user does not have.
     pub(crate) fn check_escalation(&self, object_write: &ObjectWrite<'_>) -> Result<(), Status> {
         let Some(kind) = object_write.resource.kind.strategy.rbac else { return Ok(()) };
         let bytes = |object: &JsonObject| serde_json::to_vec(object).expect("an object has string keys");
@@ -58,7 +57,7 @@ impl ApiServer {
         })
     }
 
-    /// A user who approves or signs a certificate signing request needs the verb for its signer.
+    /// Requires `verb` on the signer of a CertificateSigningRequest that the user approves or signs.
     pub(crate) fn check_signer_permission(&self, user: &User, verb: &str, request: &JsonObject) -> Result<(), Status> {
         let text = |part: &str, name: &str| {
             request.get(part).and_then(|part| part.get(name)).and_then(Value::as_str).unwrap_or_default()
@@ -83,8 +82,8 @@ impl ApiServer {
         Err(Status::forbidden(resource, text("metadata", "name"), message))
     }
 
-    /// Nothing is created in a namespace that is not there, or that is about to go. Gives what must still hold when it is
-    /// created: that the namespace is as it was seen. Otherwise it could end in between, and leave the object behind.
+    /// Requires that a namespace exists and is not terminating. Returns the condition that the create must include: the
+    /// namespace is unchanged. Otherwise its deletion could finish first and leave the object behind.
     pub(crate) async fn require_active_namespace(
         &self,
         namespace: &str,
@@ -94,7 +93,7 @@ impl ApiServer {
         let Some(namespaces) = self.resolve(NAMESPACES) else { return Ok(None) };
         let key = Key::from([namespaces.resource_cache.prefix().as_ref(), namespace.as_bytes()].concat());
         let missing = || Err(Status::not_found(GroupResource { group: "", resource: "namespaces" }, namespace));
-        // What the cache does not know may have been created a moment ago, elsewhere.
+        // A namespace missing from the cache may have just been created through another server.
         let consistencies: &[ReadConsistency] = match namespace_freshness {
             NamespaceFreshness::Cached => &[ReadConsistency::Any, ReadConsistency::Latest],
             NamespaceFreshness::Latest => &[ReadConsistency::Latest],

@@ -1,4 +1,5 @@
-//! The objects that every cluster has: put there by whichever server finds them missing.
+//! Writes the objects that Kubernetes creates in every cluster: system namespaces, default RBAC roles, priority classes, the
+//! service `kubernetes`. Every server runs it at startup and writes only what is missing.
 
 mod cluster_authentication;
 mod system_objects;
@@ -24,35 +25,36 @@ use crate::rbac_index::RbacIndexProgress;
 use crate::{ApiServer, rest};
 use system_objects::SystemObject;
 
-/// How many objects are written at once.
+/// The maximum number of concurrent writes.
 const CONCURRENT_WRITES_MAX: usize = 64;
-/// The pause before another try when storage does not take a write.
+/// The delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Whether the objects are there. Clones share it.
+/// Reports whether bootstrap is complete. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct BootstrapProgress(Arc<AtomicBool>);
 
 impl BootstrapProgress {
-    /// Whether everything was put or found.
+    /// True once every object exists and the RBAC index contains the roles, or [`run`] stopped waiting for the index.
     pub fn is_done(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// What the objects say about this server.
+/// The facts about this server that bootstrap objects contain.
 #[derive(Clone, Debug)]
 pub struct BootstrapConfig {
-    /// Where others reach this server.
+    /// The advertised address, for the endpoints of the service `kubernetes`.
     pub address: SocketAddr,
     /// The address of the service `kubernetes`: the first of `--service-cluster-ip-range`.
     pub service_ip: Option<IpAddr>,
-    /// For extension servers.
+    /// The content of the ConfigMap `extension-apiserver-authentication`.
     pub cluster_authentication: ClusterAuthentication,
 }
 
-/// Puts what is missing, and tries again until it is there and the roles among it are in effect. What is more than a namespace
-/// is first tried when `permitted` is over, since it would be held before.
+/// Writes the missing objects, retrying each until it succeeds, then waits for the RBAC index to contain the roles.
+///
+/// Namespaces are exempt from the storage-version barrier; all other objects are written after `barrier_open` resolves.
 pub async fn run(
     server: Arc<ApiServer>,
     config: BootstrapConfig,
@@ -72,7 +74,7 @@ pub async fn run(
         ])
         .chain([system_objects::legacy_token_tracking(rest::current_time())])
         .chain(system_objects::kubernetes_endpoints(config.address));
-    // Namespaces first, since others lie in them; then everything at once, so that writes share commits.
+    // Namespaces come first because other objects are in them. The rest is written concurrently, so that writes share commits.
     server.write_all_missing(system_objects::system_namespaces().map(BootstrapObject::System)).await;
     barrier_open.await;
     server.write_all_missing(roles.chain(others.map(BootstrapObject::System))).await;
@@ -81,9 +83,8 @@ pub async fn run(
 }
 
 enum BootstrapObject {
-    /// To be put where there is none.
     System(SystemObject),
-    /// To be completed where it lacks something.
+    /// Created if absent, otherwise reconciled: missing rules and subjects are added.
     Rbac(Box<access::bootstrap::DefaultRbacObject>),
 }
 
@@ -102,7 +103,7 @@ impl ApiServer {
             .for_each_concurrent(CONCURRENT_WRITES_MAX, async |wanted| {
                 while let Err(error) = self.write_missing(&wanted).await {
                     let what = wanted.describe();
-                    tracing::warn!(what, error = error.message, "a system object cannot be written; trying again");
+                    tracing::warn!(what, error = error.message, "bootstrap write failed; will retry");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             })
@@ -132,7 +133,8 @@ impl ApiServer {
         }
     }
 
-    /// Puts what `next` makes of an object; nothing if that is `None`.
+    /// Writes the object that `next` returns for the current one; `None` leaves storage unchanged. The write is authored by the
+    /// server, and skipped if this server does not serve the resource.
     pub(crate) async fn write_system_object(
         &self,
         resource: GroupVersionResource<&'static str>,
@@ -170,19 +172,19 @@ fn reconcile_role(
         }
         Ok(ReconcileAction::UpToDate) => Ok(None),
         Ok(ReconcileAction::Skip(reason)) => {
-            tracing::info!(name = desired.metadata().name, ?reason, "a default role is left as it is");
+            tracing::info!(name = desired.metadata().name, ?reason, "default role not reconciled");
             Ok(None)
         }
-        // Somebody wrote something there that is no role. It grants nothing, and it is not ours to overwrite.
+        // An undecodable object grants nothing, and the server must not overwrite what a user wrote.
         Err(error) => {
-            tracing::error!(%error, "a default role cannot be read and is left as it is");
+            tracing::error!(%error, "default role is undecodable; not reconciled");
             Ok(None)
         }
     }
 }
 
 fn set_uid_and_creation_time(object: &mut JsonObject) {
-    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).expect("wanted objects have metadata");
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).expect("bootstrap objects have metadata");
     metadata.insert("uid".to_owned(), rest::new_uid().into());
     metadata.insert("creationTimestamp".to_owned(), rest::current_time().to_string().into());
 }

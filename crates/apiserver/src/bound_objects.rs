@@ -1,4 +1,4 @@
-//! What tokens depend on: accounts, secrets, pods and nodes as this server has seen them.
+//! The objects that service account tokens are bound to: ServiceAccounts, Secrets, Pods and Nodes from the watch cache.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use registry::{CachedEntry, CachedValue, Registry, ResourceCache};
 use serde::Deserialize;
 use store::Key;
 
-/// The cache's shelves of the four kinds. A token is judged by them at every use, so it dies as soon as the deletion of what
-/// it depends on is seen here.
+/// The caches of the four kinds. Tokens are validated against them on every use, so a token becomes invalid as soon as this
+/// server sees the deletion of an object that it is bound to.
 #[derive(Clone, Debug)]
 pub struct CachedBoundObjects {
     registry: Registry,
@@ -31,7 +31,7 @@ struct DeletionMetadata {
 }
 
 impl CachedBoundObjects {
-    /// The objects of a registry, whose shelves are found by the name of the resource.
+    /// `resource_cache` looks up the cache of a resource; kinds without one are treated as having no objects.
     pub(crate) fn new(
         registry: Registry,
         resource_cache: impl Fn(GroupVersionResource<&'static str>) -> Option<Arc<ResourceCache>>,
@@ -45,17 +45,17 @@ impl CachedBoundObjects {
         Self { registry, resource_caches: resource_caches.collect() }
     }
 
-    /// Waits until everything is seen that was written before, by whichever server. `false`: it cannot be had.
+    /// Waits until the cache contains every write made before the call through any server. `false` if it does not catch up.
     pub(crate) async fn catch_up(&self) -> bool {
         self.registry.catch_up_with_store().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a token may depend on an object that is not seen yet");
+            tracing::warn!(%error, "watch cache cannot catch up with storage; tokens bound to new objects may be rejected");
             false
         })
     }
 
     fn get_cached(&self, kind: BoundObjectKind, namespace: &str, name: &str) -> Option<Arc<CachedEntry>> {
         let (_, resource_cache) = self.resource_caches.iter().find(|(known, _)| *known == kind)?;
-        // Names come from tokens and bodies; none may reach into another namespace.
+        // Names come from tokens and request bodies and must not reach into another namespace.
         if namespace.contains('/') || name.contains('/') {
             return None;
         }

@@ -1,5 +1,4 @@
-//! The type of a built-in kind, put to use: bodies are checked by it, patches merge by it, and what another release has
-//! stored is kept by it.
+//! Checks, defaults and validates objects by the Go types of their built-in kinds.
 
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
@@ -9,7 +8,7 @@ use kinds::{
 use object::decode::Decoded;
 use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
 
-/// What to do with fields that a kind does not have, or that come twice.
+/// `fieldValidation`: how unknown and duplicate fields are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
@@ -18,7 +17,7 @@ pub(crate) enum FieldValidation {
 }
 
 impl FieldValidation {
-    /// Reads the `fieldValidation` parameter. Absent means to warn, as in Kubernetes.
+    /// Parses the query parameter. The default is `Warn`, as in kube-apiserver.
     pub(crate) fn from_query(query: &str) -> Result<Self, Status> {
         match query::first_value(query, "fieldValidation").as_deref() {
             None | Some("" | "Warn") => Ok(Self::Warn),
@@ -31,13 +30,13 @@ impl FieldValidation {
     }
 }
 
-/// A body of the right types, and what the client should be warned of.
+/// A body that passed the type check, and warnings for the client.
 pub(crate) struct CheckedObject {
     pub(crate) object: JsonObject,
     pub(crate) warnings: Vec<String>,
 }
 
-/// Refuses a body that Go's decoder would not take: stored, it would break every list of a real server.
+/// Checks a body with [`check_body_types`] and words a failure as kube-apiserver's 400.
 pub(crate) fn check_or_bad_request(
     decoded: Decoded<JsonObject>,
     release: Release,
@@ -48,13 +47,14 @@ pub(crate) fn check_or_bad_request(
         .map_err(|TypeCheckFailure { reason, .. }| Status::bad_request(cannot_be_handled_message(kind, &reason)))
 }
 
-/// A body that Go's decoder would not take.
+/// A body that kube-apiserver could not decode, and the reason.
 pub(crate) struct TypeCheckFailure {
     pub(crate) object: JsonObject,
     pub(crate) reason: String,
 }
 
-/// The same, for who says it in other words.
+/// Rejects a body that kube-apiserver's decoder would not accept: once stored, it would break every list of a kube-apiserver on
+/// the same storage. Strict validation also rejects unknown and duplicate fields.
 pub(crate) fn check_body_types(
     decoded: Decoded<JsonObject>,
     release: Release,
@@ -79,14 +79,14 @@ pub(crate) fn check_body_types(
     Ok(CheckedObject { object, warnings })
 }
 
-/// Gives an object what its kind says where nothing was said. It must have passed [`check_or_bad_request`].
+/// Sets the defaults of absent fields. The object must have passed [`check_body_types`].
 pub(crate) fn set_defaults(object: &mut JsonObject, feature_gates: &FeatureGates, kind: GroupVersionKind<&str>) {
     if let Some(struct_type) = types_of(feature_gates.release()).for_kind(kind) {
         defaults::apply_defaults(object, struct_type, feature_gates);
     }
 }
 
-/// Gives an object the status that says nothing, if it has none: clients look into it without looking for it.
+/// Adds the empty status of the kind to an object without one, as kube-apiserver encodes it. Clients rely on its presence.
 pub(crate) fn set_empty_status(object: &mut JsonObject, release: Release, kind: GroupVersionKind<&str>) {
     if object.contains_key("status") {
         return;
@@ -96,7 +96,7 @@ pub(crate) fn set_empty_status(object: &mut JsonObject, release: Release, kind: 
     }
 }
 
-/// Values that Kubernetes refuses. What is stored already may stay as it is: another server, or a former one, took it.
+/// Validates values, ignoring errors that the stored object has as well: another server or release accepted them.
 pub(crate) fn validate_new_values(
     strategy: &KindStrategy,
     old: Option<&JsonObject>,
@@ -110,10 +110,10 @@ pub(crate) fn validate_new_values(
     errors
 }
 
-/// What an update through a subresource, or to the object itself, changes and must not.
+/// Validates that an update to the object or a subresource changes no immutable field.
 ///
-/// Another release may have stored fewer defaults than this one knows, so before anything is refused the old state is
-/// completed, as Kubernetes completes all that it reads.
+/// An older release may have stored fewer defaults, so errors count only if they persist after the old state is defaulted, as
+/// kube-apiserver defaults every object that it reads.
 pub(crate) fn validate_immutable_fields(
     [old, new]: [&JsonObject; 2],
     feature_gates: &FeatureGates,
@@ -131,8 +131,8 @@ pub(crate) fn validate_immutable_fields(
     update_validation::validate_update(strategy, struct_type, feature_gates, subresource, [&old, new])
 }
 
-/// Drops what the kind does not have from an object that comes from a client alone. Over a stored one nothing is dropped: it
-/// may have fields of a newer release.
+/// Drops fields that the kind does not have from a new object. Stored objects must not be passed: they may have fields of a
+/// newer release.
 pub(crate) fn drop_fields_unknown_to_release(object: &mut JsonObject, release: Release, kind: GroupVersionKind<&str>) {
     if let Some(struct_type) = types_of(release).for_kind(kind) {
         drop_unknown_fields(object, struct_type);

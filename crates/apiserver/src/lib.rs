@@ -1,8 +1,8 @@
-//! The API server that this process is: what is asked for *here* is answered here.
+//! The local API server: REST over the registry, discovery, OpenAPI, authentication and authorization, bootstrap objects.
 //!
-//! [`ApiServer`] resolves a request to a served resource and hands it to the handler of its verb, in [`rest`]; `/api`, `/apis` and
-//! `/version` are finished pages. Handlers are generic over JSON: what is special about a kind is in the
-//! [`kinds::KindStrategy`] of the served resource.
+//! [`ApiServer`] resolves a request to a served resource and dispatches it to the handler of its verb in [`rest`]. Discovery
+//! and `/version` are encoded once at startup. Handlers work on untyped JSON; the rules of a kind are in the
+//! [`kinds::KindStrategy`] of its served resource.
 
 pub mod access_control;
 mod admission;
@@ -48,10 +48,10 @@ use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
 use crate::reviews::ReviewResource;
 
-/// What a request may weigh; etcd takes no more either.
+/// The maximum size of a request body in bytes, as in kube-apiserver.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
 
-/// The resources of one release over one registry.
+/// Serves the resources of one Kubernetes release from one registry.
 pub struct ApiServer {
     registry: Registry,
     served_resources: Arc<ServedResources>,
@@ -70,7 +70,7 @@ pub struct ApiServer {
 /// A served resource and the cache of its objects.
 #[derive(Debug)]
 struct ResourceBinding {
-    /// The position among the surface's served resources.
+    /// The index in `ServedResources::resources`.
     served_position: usize,
     resource_cache: Arc<ResourceCache>,
 }
@@ -80,24 +80,24 @@ struct ResourceBinding {
 struct ResolvedResource<'a> {
     served: &'a ServedResource,
     resource_cache: &'a Arc<ResourceCache>,
-    /// What a stream keeps to find the resource again after the request is over.
+    /// The index in `ServedResources::resources`, with which a watch stream looks the resource up after the request ended.
     served_position: usize,
 }
 
-/// What the server is told beside its registry.
+/// The settings of an [`ApiServer`].
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What it calls itself on `/version`: `v1.36.0+unskew.0.1.0`.
+    /// `gitVersion` on `/version`, such as `v1.36.0+unskew.0.1.0`.
     pub git_version: String,
-    /// Where clients reach it, as legacy discovery says.
+    /// The address at which clients reach the server, published in the legacy discovery document of `/api`.
     pub address: String,
-    /// `--min-request-timeout`: a watch that does not say lasts this long, up to twice.
+    /// `--min-request-timeout`: a watch without `timeoutSeconds` lasts between one and two times this many seconds.
     pub watch_seconds_min: u64,
-    /// `--feature-gates`: some defaults hang on them.
+    /// `--feature-gates`: some defaults and validations depend on them.
     pub feature_gates: FeatureGates,
 }
 
-/// The shelves that the objects of a surface need, below a storage prefix.
+/// Returns the key prefixes of all stored resources below the storage prefix. The watch cache must hold all of them.
 pub fn resource_prefixes(served_resources: &ServedResources, prefix: &str) -> Vec<(Key, ValueFormat)> {
     let key = |part: &str| Key::from(format!("{prefix}/{part}/"));
     served_resources
@@ -107,7 +107,8 @@ pub fn resource_prefixes(served_resources: &ServedResources, prefix: &str) -> Ve
         .collect()
 }
 
-/// What a surface lists, because real servers of the release have it, and this server cannot do.
+/// Returns the resources and subresources that discovery lists, as in every server of the release, but this server does not
+/// implement.
 pub fn unimplemented_resources(served_resources: &ServedResources) -> Vec<UnimplementedResource> {
     let unimplemented = |name: GroupVersionResource<&str>, subresource: &str| UnimplementedResource {
         group: name.group.into(),
@@ -124,10 +125,10 @@ pub fn unimplemented_resources(served_resources: &ServedResources) -> Vec<Unimpl
 }
 
 impl ApiServer {
-    /// A server for a surface, whose [`resource_prefixes`] below `prefix` the registry's cache keeps. Reviews and tokens are answered by
-    /// the same rules that the gate has.
+    /// Creates a server for `served_resources`. The registry's cache must hold their [`resource_prefixes`] below `prefix`.
+    /// Reviews and token requests use the same `rules` as [`access_control::RbacAccessControl`].
     ///
-    /// Cancelling `streams_end` ends every watch and lets connections finish.
+    /// Cancelling `streams_end` ends every watch, so that connections can finish.
     pub fn new(
         registry: Registry,
         served_resources: Arc<ServedResources>,
@@ -165,7 +166,7 @@ impl ApiServer {
         }
     }
 
-    /// What tokens depend on, for the gate.
+    /// The objects that service account tokens are bound to, as the cache holds them.
     pub fn bound_objects(&self) -> CachedBoundObjects {
         self.bound_objects.clone()
     }
@@ -213,7 +214,7 @@ impl ApiServer {
         }
     }
 
-    /// The warning that responses about a deprecated resource carry.
+    /// The text of the `Warning` header for a resource that is deprecated in this release.
     fn deprecation_warning(&self, target: &Target<'_>) -> Option<&'static str> {
         let Target::Resource(target) = target else { return None };
         let served = self.served_resources.get(&target.group, &target.version, &target.resource)?;

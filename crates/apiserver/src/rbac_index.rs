@@ -1,4 +1,4 @@
-//! The task that keeps the RBAC index in step with the stored roles and bindings.
+//! The task that updates the RBAC index from the stored roles and bindings.
 
 mod aggregated_roles;
 
@@ -24,7 +24,7 @@ const RBAC_RESOURCES: [(RbacKind, &str); 4] = [
     (RbacKind::RoleBinding, "rolebindings"),
 ];
 
-/// Follows the four kinds and publishes a new index after every change.
+/// Watches roles and bindings and publishes a new index after every change that affects decisions.
 pub struct RbacIndexUpdater {
     registry: Registry,
     resource_caches: Vec<(RbacKind, Arc<ResourceCache>)>,
@@ -33,25 +33,25 @@ pub struct RbacIndexUpdater {
     outdated_aggregates: watch::Sender<aggregated_roles::OutdatedAggregates>,
 }
 
-/// How far the index is. Clones share it.
+/// The progress of the index. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct RbacIndexProgress {
     registry: Registry,
     resource_caches: Vec<Arc<ResourceCache>>,
-    /// The last change of each shelf that the index has; empty before it was filled.
+    /// The last applied revision of each resource cache; empty before the first sync.
     applied_revisions: watch::Receiver<Vec<Revision>>,
 }
 
-/// How long a start waits for the index to have what was just written. Nothing depends on it but the first requests.
+/// How long startup waits for the index to contain the default roles. After a timeout the first requests may be forbidden.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl RbacIndexProgress {
-    /// Whether the index was filled.
+    /// True once the index contains the initial state of all four kinds.
     pub fn has_synced(&self) -> bool {
         !self.applied_revisions.borrow().is_empty()
     }
 
-    /// Waits until the index has every role and binding that was stored before, for a few seconds at most.
+    /// Waits until the index contains every role and binding stored before the call, for at most three seconds.
     pub async fn catch_up(&mut self) {
         let caught_up = async {
             self.registry.catch_up_with_store().await.ok()?;
@@ -63,14 +63,13 @@ impl RbacIndexProgress {
             self.applied_revisions.wait_for(has_all).await.ok().map(drop)
         };
         if tokio::time::timeout(CATCH_UP_TIMEOUT, caught_up).await.ok().flatten().is_none() {
-            tracing::warn!("roles and bindings are not all known yet; the first requests may be refused");
+            tracing::warn!("RBAC index has not caught up with storage; the first requests may be forbidden");
         }
     }
 }
 
 impl RbacIndexUpdater {
-    /// A feed for the resources of a server, and the index that it writes, which is empty until [`RbacIndexUpdater::run`] fills it.
-    /// The second task writes the union into roles that aggregate.
+    /// Creates the updater of `index`, which stays empty until [`RbacIndexUpdater::run`], and the writer of aggregated roles.
     pub fn new(server: &Arc<ApiServer>, index: Arc<ArcSwap<RbacIndex>>) -> (Self, AggregatedRoleWriter) {
         let find = |(kind, resource)| {
             let name = GroupVersionResource { group: "rbac.authorization.k8s.io", version: "v1", resource };
@@ -89,7 +88,7 @@ impl RbacIndexUpdater {
         (feed, AggregatedRoleWriter::new(server.clone(), receiver))
     }
 
-    /// How far the index is.
+    /// The progress of the index that this updater writes.
     pub fn progress(&self) -> RbacIndexProgress {
         let resource_caches = self.resource_caches.iter().map(|(_, resource_cache)| resource_cache.clone()).collect();
         RbacIndexProgress {
@@ -99,7 +98,7 @@ impl RbacIndexUpdater {
         }
     }
 
-    /// Fills the index from what is stored, once the cache is filled. Nobody but `system:masters` may do anything before.
+    /// Runs until `stop`. Before the cache has synced the index is empty, so RBAC allows only `system:masters`.
     pub async fn run(self, stop: CancellationToken) {
         let follow = async {
             if self.registry.cache().wait_for_sync().await.is_err() {
@@ -113,7 +112,7 @@ impl RbacIndexUpdater {
         stop.cancelled().await;
     }
 
-    /// Returns when changes were missed and everything must be read again.
+    /// Loads the full state and applies changes. Returns when a watcher expired and the state must be loaded again.
     async fn list_and_watch(&self) {
         let mut policy = RbacPolicy::default();
         let mut watchers = Vec::new();
@@ -147,7 +146,7 @@ impl RbacIndexUpdater {
         }
     }
 
-    /// The index has these changes.
+    /// Publishes the revisions of changes that the index contains.
     fn record_applied(&self, changes: &[(RbacKind, Arc<KeyChange>)]) {
         self.applied_revisions.send_modify(|applied| {
             for (kind, change) in changes {
@@ -160,7 +159,7 @@ impl RbacIndexUpdater {
     }
 }
 
-/// The next changes of whichever kind; `None` if some were missed.
+/// The next changes of any kind; `None` if a watcher expired.
 async fn next_changes(watchers: &mut [(RbacKind, CacheWatcher)]) -> Option<Vec<(RbacKind, Arc<KeyChange>)>> {
     let waiting = watchers.iter_mut().map(|(kind, watcher)| {
         let kind = *kind;
@@ -189,7 +188,7 @@ fn put_object(policy: &mut RbacPolicy, kind: RbacKind, item: &CachedValue) -> bo
     match policy.put(kind, &stored.namespace, &stored.name, &stored.body) {
         Ok(change) => change == Due::AffectsDecisions,
         Err(error) => {
-            tracing::error!(%error, "a role or binding cannot be read and grants nothing");
+            tracing::error!(%error, "role or binding is undecodable and grants nothing");
             true
         }
     }

@@ -1,4 +1,4 @@
-//! What a client wants to see of objects: all of them, their metadata, or a table for people.
+//! The representation of objects in responses, negotiated by `Accept`: full objects, partial metadata, or a table.
 
 use api::json::JsonObject;
 use api::media::{
@@ -15,24 +15,22 @@ use serde_json::Value;
 use crate::object_codec;
 use crate::rest::current_time;
 
-/// The shape of an answer.
+/// The negotiated representation of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectRepresentation {
-    /// The object as it is: the bytes that are there.
+    /// Full objects; the cached bytes if they are stored in the served version.
     Full,
-    /// Nothing but its metadata.
     PartialMetadata(MetaVersion),
-    /// Rows and columns.
     Table(MetaVersion, IncludeObject),
 }
 
 impl ObjectRepresentation {
-    /// What a request for objects or lists wants.
+    /// Negotiates the representation of an object or list.
     pub(crate) fn negotiate(accept: &str, query: &str) -> Result<Self, Status> {
         Self::from_media_type(negotiate(accept, ObjectOffer::JSON)?, query)
     }
 
-    /// What a watch wants.
+    /// Negotiates the representation of objects in watch events.
     pub(crate) fn negotiate_stream(accept: &str, query: &str) -> Result<Self, Status> {
         Self::from_media_type(negotiate_stream(accept, ObjectOffer::JSON)?, query)
     }
@@ -52,7 +50,7 @@ impl ObjectRepresentation {
         })
     }
 
-    /// One object in this shape.
+    /// Encodes one object.
     pub(crate) fn encode_object(
         self,
         stored: &StoredObject,
@@ -71,7 +69,7 @@ impl ObjectRepresentation {
         api::json::to_go_json(&value).into()
     }
 
-    /// A list in this shape; `None` if whole objects are wanted. Then `objects` is not called: their bytes are served as they are.
+    /// Encodes a list; `None` for full objects, whose cached bytes the caller sends. `objects` is then not called.
     pub(crate) fn encode_list(
         self,
         objects: impl FnOnce() -> Vec<JsonObject>,

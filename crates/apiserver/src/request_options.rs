@@ -1,4 +1,4 @@
-//! What a request says in its query: list, watch and write options, and the token of a next page.
+//! Query options of requests: list, watch and write options, and the `continue` token.
 
 use api::selector::{FieldSelector, LabelSelector};
 use api::{FieldError, Status, query};
@@ -16,7 +16,7 @@ use crate::error_status::status_for_options;
 pub(crate) struct ListOptions {
     pub(crate) label_selector: LabelSelector,
     pub(crate) field_selector: FieldSelector,
-    /// `None`: as many as there are.
+    /// `None`: no limit.
     pub(crate) limit: Option<usize>,
     pub(crate) continue_token: Option<String>,
     pub(crate) requested_version: RequestedVersion,
@@ -25,28 +25,26 @@ pub(crate) struct ListOptions {
     pub(crate) timeout_seconds: Option<u64>,
 }
 
-/// What options are for: not all of them go with everything.
+/// The verb whose rules [`ListOptions`] are parsed and validated by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadVerb {
-    /// A get knows a resourceVersion and no way to match it.
+    /// Reads `resourceVersion` and ignores `resourceVersionMatch`.
     Get,
     List,
     Watch,
 }
 
-/// Which state a read asks for.
+/// The combination of `resourceVersion` and `resourceVersionMatch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RequestedVersion {
-    /// No resourceVersion: the newest.
+    /// No `resourceVersion`: the latest state.
     #[default]
     Unset,
-    /// `0`: any.
+    /// `0` without `Exact`: any state.
     Any,
-    /// At least this one.
     NotOlderThan(Revision),
-    /// This one.
     Exact(Revision),
-    /// A revision without a match, which means different things to a list with and without a limit, and to a watch.
+    /// No `resourceVersionMatch`: exact for a list with a limit, not older than for one without, the start of a watch.
     Unmatched(Revision),
 }
 
@@ -56,7 +54,7 @@ impl ListOptions {
         let flag = |name| query::first_value(query, name).map(|value| query::is_true_parameter(&value));
         let number = |name| -> Result<Option<u64>, Status> {
             let number = text(name).map(|value| query::parse_int(&value)).transpose().map_err(Status::bad_request)?;
-            // A negative number counts as none, as in kube-apiserver.
+            // kube-apiserver treats a negative number as absent.
             Ok(number.map(|number| u64::try_from(number).unwrap_or(0)))
         };
         let labels = text("labelSelector").unwrap_or_default();
@@ -96,7 +94,7 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// What of a list's options contradicts the rest, in kube-apiserver's words and order.
+    /// Finds contradictions among the options of a list, with kube-apiserver's texts and in its order.
     fn validate_list(&self, version: Option<&str>, version_match: Option<&str>) -> Vec<FieldError> {
         let forbidden = |detail: &str| FieldError::forbidden(RESOURCE_VERSION_MATCH, detail);
         let mut errors = Vec::new();
@@ -122,7 +120,7 @@ impl ListOptions {
         errors
     }
 
-    /// The same of a watch's options.
+    /// Finds contradictions among the options of a watch, with kube-apiserver's texts and in its order.
     fn validate_watch(&self, version_match: Option<&str>) -> Vec<FieldError> {
         let forbidden = |detail: &str| FieldError::forbidden(RESOURCE_VERSION_MATCH, detail);
         let mut errors = Vec::new();
@@ -142,14 +140,13 @@ impl ListOptions {
         errors
     }
 
-    /// How recent a list must be.
     pub(crate) fn list_consistency(&self) -> ReadConsistency {
         match self.requested_version {
             RequestedVersion::Unset => ReadConsistency::Latest,
             RequestedVersion::Any => ReadConsistency::Any,
             RequestedVersion::NotOlderThan(revision) => ReadConsistency::NotOlderThan(revision),
             RequestedVersion::Exact(revision) => ReadConsistency::Exact(revision),
-            // With a limit this always meant exactly, because the next page must show the same state.
+            // As in kube-apiserver: with a limit the revision is exact, because all pages must show the same state.
             RequestedVersion::Unmatched(revision) if self.limit.is_some() => ReadConsistency::Exact(revision),
             RequestedVersion::Unmatched(revision) => ReadConsistency::NotOlderThan(revision),
         }
@@ -157,7 +154,8 @@ impl ListOptions {
 }
 
 impl RequestedVersion {
-    /// A match that makes no sense is told of elsewhere, together with everything else that does not.
+    /// Accepts any `resourceVersionMatch`: `validate_list` and `validate_watch` report unsupported values with all other
+    /// errors.
     fn parse(version: Option<&str>, version_match: Option<&str>) -> Result<Self, Status> {
         let Some(text) = version else { return Ok(Self::Unset) };
         let revision = query::parse_uint(text).map(Revision).map_err(|error| {
@@ -174,10 +172,9 @@ impl RequestedVersion {
     }
 }
 
-/// How a resourceVersion is to be matched.
 const RESOURCE_VERSION_MATCH: &str = "resourceVersionMatch";
 
-/// Where a list goes on: Kubernetes' token, so that one server's pages can be fetched from another, a real one too.
+/// The `continue` token of a list, in kube-apiserver's encoding: any API server can serve the next page.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContinueToken {
     v: String,
@@ -185,16 +182,16 @@ pub(crate) struct ContinueToken {
     start: String,
 }
 
-/// The only version of the token there is.
+/// The only version that kube-apiserver accepts.
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
 impl ContinueToken {
-    /// Goes on at `start`, a key without the list's prefix, in the state of `revision`.
+    /// Continues at `start`, a key without the list's prefix, at `revision`.
     pub(crate) fn new(revision: Revision, start: &str) -> Self {
         Self { v: TOKEN_VERSION.to_owned(), rv: revision.0.cast_signed(), start: start.to_owned() }
     }
 
-    /// Goes on at the same key in whatever state there is then: what a client gets whose state is forgotten.
+    /// Continues at the same key in the latest state. Sent to clients whose revision was compacted.
     pub(crate) fn without_revision(&self) -> Self {
         Self { v: self.v.clone(), rv: -1, start: self.start.clone() }
     }
@@ -213,7 +210,7 @@ impl ContinueToken {
         if token.rv == 0 {
             return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
         }
-        // The start must not lead out of the list's prefix.
+        // `start` is appended to the list's prefix and must not leave it.
         let is_clean = !token.start.is_empty()
             && token.start.trim_end_matches('\0').split('/').all(|part| !matches!(part, "" | "." | ".."));
         if !is_clean {
@@ -222,7 +219,7 @@ impl ContinueToken {
         Ok(token)
     }
 
-    /// The state to go on in; `None`: whatever there is.
+    /// The revision of the list; `None`: the latest state.
     pub(crate) fn revision(&self) -> Option<Revision> {
         u64::try_from(self.rv).ok().map(Revision)
     }
@@ -232,12 +229,12 @@ impl ContinueToken {
     }
 }
 
-/// The options of a create, update, patch or delete that are common to them.
+/// The options of creates, updates and patches.
 #[derive(Debug, Default)]
 pub(crate) struct WriteOptions {
-    /// Everything but the write itself.
+    /// `dryRun=All`: admission and validation run, but nothing is stored.
     pub(crate) is_dry_run: bool,
-    /// Who writes, for managed fields.
+    /// The manager name in `managedFields`; the user agent's prefix if `fieldManager` is absent.
     pub(crate) field_manager: String,
 }
 

@@ -1,4 +1,4 @@
-//! The verbs of a resource.
+//! The handlers of the verbs and subresources of stored resources.
 
 mod binding;
 mod delete;
@@ -27,21 +27,20 @@ use crate::access_control::AuthenticatedCaller;
 use crate::error_status::{StatusContext, status_for_unimplemented};
 use crate::{ApiServer, ResolvedResource};
 
-/// What a handler works on.
+/// The request as handlers see it.
 #[derive(Clone, Copy)]
 struct RequestContext<'a> {
     server: &'a ApiServer,
     resource: ResolvedResource<'a>,
     target: &'a Asked<'a>,
-    /// Who asks.
     caller: &'a AuthenticatedCaller,
-    /// What the logs learn about the request.
+    /// Collects details of the request for the access and audit logs.
     record: &'a RequestRecord,
-    /// Whether the request has written anything yet.
+    /// Records whether the request has written anything.
     execution: &'a ExecutionTracker,
 }
 
-/// Answers a request for a resource that this server has. Its path and method fit the resource.
+/// Serves a request for a stored resource. The caller has checked that path and method fit the resource.
 pub(crate) async fn serve(
     server: &ApiServer,
     resource: ResolvedResource<'_>,
@@ -53,7 +52,7 @@ pub(crate) async fn serve(
     let AuthorizedRequest { caller, record, .. } = authorized;
     let context = RequestContext { server, resource, target, caller, record, execution: &executed };
     context.check_is_served()?;
-    // Large futures are boxed: every get would reserve room for them otherwise.
+    // Large futures are boxed, so that the future of a get stays small.
     let handling: BoxFuture<'_, Result<Response, Status>> = match (target.verb, &*target.subresource) {
         (Verb::Proxy | Verb::Unknown, _) => return Err(context.method_not_allowed()),
         (Verb::List, _) => return list::list(context, &request).await,
@@ -76,7 +75,8 @@ pub(crate) async fn serve(
 }
 
 impl<'a> RequestContext<'a> {
-    /// Resources and subresources that are not built, and `?watch=true` for a resource that can only be listed.
+    /// Rejects unimplemented resources and subresources, and verbs that they do not have, such as `?watch=true` for a resource
+    /// that can only be listed.
     fn check_is_served(&self) -> Result<(), Status> {
         let verb = self.target.verb.as_str();
         let served = self.resource.served;
@@ -98,7 +98,6 @@ impl<'a> RequestContext<'a> {
         Status::method_not_supported(self.target.group_resource(), self.target.verb.as_str())
     }
 
-    /// The object of the path is not there.
     fn not_found(&self) -> Status {
         Status::not_found(self.target.group_resource(), &self.target.name)
     }
@@ -107,7 +106,8 @@ impl<'a> RequestContext<'a> {
         StatusContext { resource: self.target.group_resource(), kind: self.resource.served.kind.name, name }
     }
 
-    /// The namespace of objects; empty for cluster-scoped resources, whose own name a path to a namespace repeats there.
+    /// The namespace of the objects; empty for cluster-scoped resources. `target.namespace` is not: for a Namespace it repeats
+    /// the name.
     fn namespace(&self) -> &'a str {
         match self.resource.served.kind.scope {
             KindScope::Namespaced => &self.target.namespace,
@@ -115,14 +115,14 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Where an object of the request's namespace lies.
+    /// The storage key of an object in the request's namespace.
     fn object_key(&self, name: &str) -> Key {
         let mut key = self.key_prefix().to_vec();
         key.extend_from_slice(name.as_bytes());
         key.into()
     }
 
-    /// What the keys of all objects begin with that the request can be about.
+    /// The key prefix of all objects in the scope of the request.
     fn key_prefix(&self) -> Key {
         let prefix = self.resource.resource_cache.prefix();
         match self.namespace() {
@@ -131,7 +131,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// A name from a path becomes part of a key, so it must not be able to lead out of its place.
+    /// Rejects names that would leave the key prefix: the path's name and namespace become part of a storage key.
     fn check_path_names(&self) -> Result<(), Status> {
         for part in [&*self.target.name, self.namespace()] {
             if part.contains(['/', '%', '\0']) || matches!(part, "." | "..") {
@@ -154,7 +154,7 @@ fn content_type_header(request: &Request) -> &str {
     header_text(request, &CONTENT_TYPE)
 }
 
-/// Now, as metadata writes it.
+/// The current time in the precision of object metadata.
 pub(crate) fn current_time() -> api::time::Time {
     jiff::Timestamp::now().into()
 }

@@ -1,4 +1,4 @@
-//! Reviews: questions about access that are posted as objects, answered, and never stored.
+//! TokenReview and the access reviews: evaluated on create and never stored.
 
 use access::reviews;
 use api::json::JsonObject;
@@ -17,7 +17,7 @@ use crate::request_body::{self, ExpectedBody};
 use crate::rest::with_warnings;
 use crate::{ApiServer, json_response};
 
-/// A review that this server answers.
+/// A served review resource.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewResource<'a> {
     kind: ReviewKind,
@@ -25,7 +25,7 @@ pub(crate) struct ReviewResource<'a> {
 }
 
 impl<'a> ReviewResource<'a> {
-    /// The review that a resource is; `None` if it is something else.
+    /// `None` if the resource is not a review.
     pub(crate) fn for_resource(served: &'a ServedResource) -> Option<Self> {
         let kind = served.kind.strategy.review?;
         Some(Self { kind, resource: served })
@@ -33,7 +33,7 @@ impl<'a> ReviewResource<'a> {
 }
 
 impl ApiServer {
-    /// Answers a review whose path and method fit.
+    /// Serves a create of a review. The caller has checked that path and method fit the resource.
     pub(crate) async fn serve_review(
         &self,
         review: ReviewResource<'_>,
@@ -66,7 +66,7 @@ impl ApiServer {
     ) -> Result<Vec<u8>, Status> {
         let body = serde_json::to_vec(object).expect("an object has string keys");
         if kind == ReviewKind::Token {
-            // Whether the account still exists must not depend on which server is asked.
+            // A token must be valid or invalid on every server, so the cache must have seen deletions made through others.
             self.bound_objects.catch_up().await;
         }
         let index = self.access_rules.index.load();
@@ -89,12 +89,12 @@ impl ApiServer {
     }
 }
 
-/// All versions of a review look the same but for their name.
+/// Sets the requested `apiVersion`: the versions of a review differ in nothing else.
 fn with_version(evaluated: Vec<u8>, version: &str) -> Vec<u8> {
     if version == "v1" {
         return evaluated;
     }
-    let mut object: JsonObject = serde_json::from_slice(&evaluated).expect("reviews are answered with objects");
+    let mut object: JsonObject = serde_json::from_slice(&evaluated).expect("an evaluated review is an object");
     if let Some(group) =
         object.get("apiVersion").and_then(|name| name.as_str()?.split_once('/')).map(|(group, _)| group)
     {

@@ -1,5 +1,5 @@
-//! What peering and storage versions need of storage: leases and StorageVersion objects through the registry, as any client
-//! sees them; endpoint records and documents below keys that no REST path reaches.
+//! Implements the storage ports of `membership`, `election` and `storageversion`. Leases and StorageVersion objects go through
+//! the registry and are visible to clients; endpoint records and discovery documents are raw values that no REST path reaches.
 
 mod cluster_authentication;
 mod definitions;
@@ -22,14 +22,14 @@ pub use identity_leases::IdentityLeases;
 pub use raw_records::{EndpointRecords, StoredDocuments};
 pub use storage_versions::StorageVersionObjects;
 
-/// kube-apiserver's own place for endpoint records.
+/// The prefix of endpoint records, as in kube-apiserver.
 const ENDPOINT_RECORDS_PREFIX: &str = "peerserverleases";
-/// No DNS name has an underscore, so that no resource is ever called so.
+/// The prefix of discovery documents. No resource can use it: group and resource names contain no underscore.
 const DOCUMENTS_PREFIX: &str = "_unskew/documents";
-/// Where Leases are, served or not.
+/// The prefix of Leases, whether the server serves them over REST or not.
 const LEASES_PREFIX: &str = "leases";
 
-/// The shelves that peering and storage versions need beside those of the REST API.
+/// The key prefixes that the ports need in the watch cache, without those in `existing`.
 pub fn internal_resource_prefixes(prefix: &str, existing: &[(Key, ValueFormat)]) -> Vec<(Key, ValueFormat)> {
     let required = [
         (LEASES_PREFIX, ValueFormat::Objects),
@@ -44,25 +44,26 @@ pub fn internal_resource_prefixes(prefix: &str, existing: &[(Key, ValueFormat)])
     required.into_iter().filter(|(key, _)| existing.iter().all(|(other, _)| other != key)).collect()
 }
 
-/// The ports of one server.
+/// The storage ports of one server.
 #[derive(Clone, Debug)]
 pub struct PeeringStorage {
-    /// The identity leases.
+    /// The identity lease of each member.
     pub leases: IdentityLeases,
-    /// The endpoint records.
+    /// The address of each member.
     pub records: EndpointRecords,
-    /// The stored documents.
+    /// The discovery documents that members publish.
     pub documents: StoredDocuments,
-    /// The definitions of custom resources and aggregated APIs.
+    /// CustomResourceDefinitions and APIServices.
     pub definitions: StoredDefinitions,
-    /// What servers on this storage say about front proxies.
+    /// The front-proxy settings that all servers publish.
     pub cluster_authentication: PublishedClusterAuthentication,
-    /// How far the cache has come.
+    /// Waits for the cache to catch up with storage.
     pub progress: CacheProgress,
 }
 
 impl PeeringStorage {
-    /// Ports on a registry whose cache has the [`crate::resource_prefixes`] of `prefix`.
+    /// Creates the ports. The registry's cache must hold [`crate::resource_prefixes`] and [`internal_resource_prefixes`] of
+    /// `prefix`.
     pub fn new(registry: &Registry, store: &Arc<dyn Store>, prefix: &str) -> Self {
         let resource_cache = |part: &str| resource_cache(registry.cache(), &key_prefix(prefix, part));
         Self {
@@ -90,7 +91,6 @@ impl PeeringStorage {
     }
 }
 
-/// Where StorageVersion objects lie.
 pub(crate) fn storage_versions_prefix(prefix: &str) -> Key {
     key_prefix(prefix, storage_versions::STORAGE_VERSIONS_PREFIX)
 }
@@ -100,10 +100,10 @@ fn key_prefix(prefix: &str, path: &str) -> Key {
 }
 
 fn resource_cache(cache: &WatchCache, key: &Key) -> Arc<ResourceCache> {
-    cache.resource_cache(key).expect("the cache was started with the shelves of the ports").clone()
+    cache.resource_cache(key).expect("the cache was started with the prefixes of the ports").clone()
 }
 
-/// How far the cache has come that all feeds read from.
+/// The progress of the watch cache that feeds all ports.
 #[derive(Clone, Debug)]
 pub struct CacheProgress(Registry);
 
@@ -112,14 +112,14 @@ impl FeedProgress for CacheProgress {
         Box::pin(async move {
             match self.0.catch_up_with_store().await {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(unavailable("the watch cache is behind")),
+                Ok(false) => Err(unavailable("the watch cache has not caught up with storage")),
                 Err(error) => Err(unavailable(error)),
             }
         })
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "errors are given to it by value")]
+#[expect(clippy::needless_pass_by_value, reason = "used with map_err, which passes errors by value")]
 fn unavailable(reason: impl ToString) -> PortError {
     PortError::Unavailable { reason: reason.to_string() }
 }

@@ -1,4 +1,4 @@
-//! GET requests of this server itself to other members, sent by the forwarder.
+//! [`Fetch`] over the forwarder: GET requests that this server sends to members on its own behalf.
 
 use forward::{Candidate, ForwardedUser, Forwarder, GetError};
 use membership::ports::{Fetch, FetchError, FetchRequest, FetchResponse, PortFuture};
@@ -7,14 +7,14 @@ use transport::peer::DialError;
 /// Fetches discovery documents and other pages from members over the forwarder's connections.
 #[derive(Debug)]
 pub struct PeerFetch {
-    /// Opens and pools the connections.
+    /// Opens and pools the connections to members.
     pub forwarder: Forwarder,
-    /// The user that every request names.
+    /// The user that the identity headers of every request name.
     pub user: ForwardedUser,
 }
 
 impl PeerFetch {
-    /// Fetches as the forwarder's own user.
+    /// Creates a fetcher whose requests name the forwarder's own user.
     pub fn new(forwarder: Forwarder) -> Self {
         let user = forwarder.own_user().clone();
         Self { forwarder, user }

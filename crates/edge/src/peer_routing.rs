@@ -1,4 +1,5 @@
-//! The other servers, as the pipeline meets them: where a request goes, how it gets there, and the pages about all of them.
+//! Routes requests to the local handler or to a peer, and serves the pages about the cluster: merged discovery and
+//! `/debug/peers`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,50 +20,50 @@ use tokio::time::Instant;
 use crate::merged_discovery::MergedPages;
 use crate::{Body, ClientConnection, Error, Request, RequestRecord, Response};
 
-/// Which server answered.
+/// Response header: the id of the server that produced the response.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
-/// By which rule of docs/decisions/README.md it was chosen.
+/// Response header: the number of the routing rule in docs/decisions/README.md that chose the server.
 const ROUTING_RULE: HeaderName = HeaderName::from_static("x-unskew-routing-rule");
 
-/// The page about the cluster.
+/// The path of the cluster report.
 pub(crate) const DEBUG_PAGE: &str = "/debug/peers";
-/// The rule by which requests are forwarded.
+/// The number of the routing rule that forwards a request to a peer.
 pub(crate) const FORWARDING_RULE: u8 = 5;
 
-/// This server's part in its cluster.
+/// Everything that the pipeline needs to route requests among the members of the cluster.
 pub struct PeerRouting {
-    /// What it knows of the others.
+    /// The members and the resources that each of them serves.
     pub cluster: Arc<Cluster>,
-    /// The way to them; `None` if there is none for want of certificates.
+    /// Forwards requests to peers; `None` without a client certificate for peers.
     pub forwarder: Option<Forwarder>,
-    /// What is counted.
+    /// Counts forwarded requests, forwarding errors and discovery requests.
     pub metrics: Metrics,
-    /// Which discovery pages speak for all.
+    /// The discovery documents that merge the resources of all members.
     pub merged_pages: MergedPages,
-    /// Who answers requests whose path does not fit the scope of a resource that only peers serve.
+    /// The server that rejects a request whose path or method does not fit a resource that only peers serve.
     pub mismatch_policy: RouteMismatchPolicy,
-    /// Whether answers tell who answered and why: `--peer-response-headers`.
+    /// `--peer-response-headers`: responses name the serving server and the routing rule.
     pub peer_response_headers: bool,
-    /// Whether this server has joined: before that it takes no writes from others.
+    /// True once this server has joined the cluster; until then it rejects writes forwarded by peers.
     pub has_joined: watch::Receiver<bool>,
-    /// Who answers whatever it serves, if it is well: the nearest of several.
+    /// The peer that the forwarder prefers while it is healthy. Only a gateway sets it, to its local upstream.
     pub nearest_peer: Option<ServerId>,
-    /// Whether what we know of the others is recent enough to be told; `None` where storage tells of every change.
+    /// True while the discovery documents of the members are recent enough to serve; `None` if storage reports every change.
     pub is_view_recent: Option<Box<dyn Fn() -> bool + Send + Sync>>,
-    /// Why a member is sent no requests of certificate users, for `/debug/peers`; `None` where all members are.
+    /// For `/debug/peers`: why a member receives no requests of certificate users. `None` if every member receives them.
     pub not_vouched: Option<NotVouchedReason>,
 }
 
-/// Who answers requests whose path does not fit the scope of a resource that only peers serve.
+/// The server that rejects a request whose path or method does not fit a resource that only peers serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteMismatchPolicy {
-    /// This server, which has authorized the request.
+    /// This server rejects a built-in resource itself: it has authorized the request.
     RejectLocally,
-    /// A peer that lists the resource: a gateway authorizes nothing, so that it must not tell anything either.
+    /// A peer that lists the resource rejects it. A gateway does not authorize requests, so it must not reveal what exists.
     LeaveToPeer,
 }
 
-/// The reason why a member is sent no requests of certificate users, if there is one.
+/// Given a member's id, returns why it receives no requests of certificate users, if so.
 pub type NotVouchedReason = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl fmt::Debug for PeerRouting {
@@ -71,15 +72,13 @@ impl fmt::Debug for PeerRouting {
     }
 }
 
-/// Where a request goes.
+/// The server that handles a request.
 pub(crate) enum Destination<'a> {
-    /// It is answered here.
     Local(LocalReason),
-    /// Another server is to answer it.
     Peer(PeerDestination<'a>),
 }
 
-/// A request for a resource that others serve.
+/// The route of a request for a resource that only peers serve.
 pub(crate) struct PeerDestination<'a> {
     peers: &'a PeerRouting,
     resource: &'a ResourceTarget<'a>,
@@ -88,7 +87,7 @@ pub(crate) struct PeerDestination<'a> {
 }
 
 impl PeerRouting {
-    /// Where a request goes, or why it goes nowhere now.
+    /// Routes a request. The error is the response if no server can handle it now, or if this server rejects it.
     pub(crate) async fn destination<'a>(
         &'a self,
         target: &'a Target<'a>,
@@ -110,7 +109,8 @@ impl PeerRouting {
                 match mismatch.live {
                     _ if is_ours => Err(Status::for_route_mismatch(mismatch.mismatch)),
                     Some(members) => {
-                        // A 404 is what is due for such a path; for such a method, a peer may have it after all.
+                        // The expected response to a wrong path is 404, so any peer's 404 counts. A wrong method may exist on
+                        // some peer.
                         let origin = match mismatch.mismatch {
                             RouteMismatch::NotFound => ResponseOrigin::AnyServer,
                             RouteMismatch::MethodNotAllowed
@@ -124,7 +124,7 @@ impl PeerRouting {
                 }
             }
             (Route::Unavailable(why), _) => Err(status::unavailable_status(why)),
-            // Only resources are ever served by others, and the proof was asked for already.
+            // Unreachable: only resources are routed to peers, and `Cluster::route` resolves `ProveAbsence` itself.
             (Route::Peers(_) | Route::RouteMismatch(_), Target::NonResource(_)) | (Route::ProveAbsence, _) => {
                 Err(status::unavailable_status(UnavailableReason::AbsenceNotProven))
             }
@@ -162,7 +162,7 @@ impl PeerDestination<'_> {
         record: &RequestRecord,
         request: Request,
     ) -> Result<Response, Status> {
-        // Without a way there is no live member either, so that nothing is routed here.
+        // Without a forwarder no member is live, so no request is routed to a peer.
         let Self { peers, resource, candidates, origin } = self;
         let Some(forwarder) = &peers.forwarder else {
             return Err(ForwardError::NoEndpoint.status());
@@ -186,7 +186,7 @@ impl PeerDestination<'_> {
                 Ok(peers.add_served_by_peer(response.map(|body| Body::Peer(Box::new(body)))))
             }
             Err(error) => {
-                tracing::debug!(resource = %resource.group_resource(), %error, "a request could not be forwarded");
+                tracing::debug!(resource = %resource.group_resource(), %error, "forwarding failed");
                 peers.metrics.count_proxy_error(proxy_error(&error), name);
                 record.set_retries(error.retries());
                 Err(error.status())
@@ -196,13 +196,15 @@ impl PeerDestination<'_> {
 }
 
 impl PeerRouting {
-    /// Whether a path may be one of our pages, or one that is counted.
+    /// True for paths that [`Self::serve_page`] may serve, and for `/api`, whose nopeer requests it counts.
     pub(crate) fn has_page(&self, path: &str) -> bool {
         path == DEBUG_PAGE || path == "/api" || self.merged_pages.has_page(path)
     }
 
-    /// The pages about the cluster, and the documents that speak for it. Peers of some releases ask for documents without saying
-    /// that they want ours alone, and would echo what we merged: they get the local document.
+    /// Serves `/debug/peers` and merged discovery documents; `None` leaves the request to the local handler.
+    ///
+    /// A peer always gets the local document: some releases do not ask for the nopeer profile and would publish the merged
+    /// document as their own.
     pub(crate) async fn serve_page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         if path == DEBUG_PAGE {
@@ -216,14 +218,14 @@ impl PeerRouting {
             return None;
         }
         if self.is_view_recent.as_ref().is_some_and(|is_recent| !is_recent()) {
-            // Those who do not answer now are no members any more, or are known to be away; the rest is what there is.
+            // A failure only means that some members do not respond; the document then covers the others.
             let _ = self.cluster.catch_up().await;
         }
         let page = self.merged_pages.serve(path, query, request.headers(), &self.cluster.view(), &self.metrics)?;
         Some(page.map_err(Error::from))
     }
 
-    /// `/debug/peers`, and with `ifStopped` what would be unavailable without that server.
+    /// Serves `/debug/peers`; with `?ifStopped=SERVER` the resources that would be unavailable without that server.
     fn debug_report(&self, query: &str) -> Result<Response, Status> {
         let view = self.cluster.view();
         let json = match api::query::first_value(query, "ifStopped") {
@@ -246,7 +248,8 @@ impl PeerRouting {
         Ok(response)
     }
 
-    /// Says that this server answered, if that is wanted; or who did for it.
+    /// Adds the routing headers to a locally handled response, if enabled. They name the peer if a local handler obtained the
+    /// response from one.
     pub(crate) fn add_served_by(&self, mut response: Response, reason: LocalReason) -> Response {
         let responding_peer = response.extensions().get().map(|RespondingPeer(id)| id.clone());
         if responding_peer.is_some() {
@@ -273,7 +276,7 @@ impl PeerRouting {
     }
 }
 
-/// The candidates of a route: the members that have an address, which every live one has.
+/// Converts members to forwarding candidates, skipping those without an address. Every live member has one.
 pub fn candidates(view: &View, members: &[MemberIndex]) -> Vec<Candidate> {
     let candidates = members.iter().filter_map(|&index| {
         let address = view.address(index)?.clone();
@@ -282,26 +285,26 @@ pub fn candidates(view: &View, members: &[MemberIndex]) -> Vec<Candidate> {
     candidates.collect()
 }
 
-/// Has the document of a member fetched again, given its id as a candidate.
+/// Schedules a fresh fetch of a member's discovery document. `id` is its [`Candidate`] id.
 pub fn mark_stale(cluster: &Cluster, id: &str) {
     if let Some(server) = ServerId::from_name(id) {
         cluster.mark_stale(&server);
     }
 }
 
-/// Makes the forwarder forget peers as soon as they are no members any more.
+/// Starts the task that drops the forwarder's state of members that left the cluster.
 pub fn start_forgetting_departed(forwarder: Forwarder, mut views: watch::Receiver<Arc<View>>, tasks: &Tasks) {
     tasks.spawn("peer-forgetter", |stop| async move {
         while let Some(Ok(())) = stop.run_until_cancelled(views.changed()).await {
             let view = views.borrow_and_update().clone();
             forwarder.retain_candidates(|id| view.members().iter().any(|member| member.server.as_str() == id));
         }
-        // The view has no writer any more: the server stops.
+        // The sender of views is gone because the server stops.
         stop.cancelled().await;
     });
 }
 
-/// The label of kube-apiserver's metric for a request that could not be forwarded.
+/// Maps a forwarding error to the `type` label of `apiserver_peer_proxy_errors_total`.
 fn proxy_error(error: &ForwardError) -> ProxyError {
     match error {
         ForwardError::NoEndpoint | ForwardError::NotVouched => ProxyError::EndpointResolution,
@@ -312,14 +315,14 @@ fn proxy_error(error: &ForwardError) -> ProxyError {
     }
 }
 
-/// A peer may tell as well, and it need not be the same.
+/// Removes the routing headers that a peer added: they describe the peer's routing, not this server's.
 fn strip_served_by(response: &mut Response) {
     for name in [SERVED_BY, ROUTING_RULE] {
         response.headers_mut().remove(name);
     }
 }
 
-/// Whether a read asks for what was at a revision, or after it.
+/// True if a read sets `resourceVersion`. These reads stick to one peer per connection.
 fn has_resource_version(request: &Request) -> bool {
     let query = request.uri().query().unwrap_or_default();
     api::query::first_value(query, "resourceVersion").is_some_and(|revision| !revision.is_empty())

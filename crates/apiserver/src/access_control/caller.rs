@@ -1,4 +1,4 @@
-//! Somebody who was let in, as handlers see them.
+//! The authenticated caller of a request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,18 +6,18 @@ use access::User;
 use access::authentication::{AuthenticationMethod, RequestIdentity};
 use forward::UnsendableUser;
 
-/// Who asks, and how we know. Clones share it.
+/// The authenticated user of a request and how it was authenticated. Clones share the user.
 #[derive(Clone, Debug)]
 pub struct AuthenticatedCaller {
-    /// Whom the request is judged and served for.
+    /// The user that requests are authorized for: the impersonated one, if any.
     pub user: Arc<User>,
-    /// Who really asks, where that is somebody else who may act as the user.
+    /// The authenticated user, if it impersonates `user`.
     pub impersonator: Option<Arc<User>>,
-    /// Who vouches for the one who really asks.
+    /// The method that authenticated the impersonator or, without impersonation, the user.
     pub method: AuthenticationMethod,
-    /// What the client is to be warned of.
+    /// Sent to the client as `Warning` headers.
     pub warnings: Vec<&'static str>,
-    /// The user as peers are told, once somebody asked.
+    /// The identity for peers, computed on the first forwarded request.
     forward_identity: Arc<OnceLock<Result<forward::ForwardedUser, UnsendableUser>>>,
 }
 
@@ -26,7 +26,7 @@ impl AuthenticatedCaller {
         Self { user: Arc::new(user), impersonator: Some(self.user), forward_identity: Arc::default(), ..self }
     }
 
-    /// The user as a peer is told.
+    /// The identity that the forwarder sends to peers; fails if header values cannot represent it.
     pub(super) fn forward_identity(&self) -> Result<forward::ForwardedUser, UnsendableUser> {
         self.forward_identity.get_or_init(|| edge::identity_headers::to_forwarded_user(&self.user)).clone()
     }

@@ -1,6 +1,8 @@
-//! `extension-apiserver-authentication`: by which an extension server knows whom this server lets in, and whom it speaks for.
+//! The ConfigMap `extension-apiserver-authentication`, with which an aggregated API server verifies client certificates and the
+//! front-proxy headers of API servers.
 //!
-//! Several servers share the object, and each adds what it has: an extension server must believe all of them.
+//! All servers share the object and each adds its own CAs and header names, because an aggregated API server must trust all of
+//! them.
 
 use access::authentication::FrontProxy;
 use api::json::JsonObject;
@@ -10,12 +12,12 @@ use serde_json::{Value, json};
 use super::system_objects::SystemObject;
 use crate::object_codec;
 
-/// What this server says about certificates.
+/// The authentication settings of this server that the ConfigMap publishes.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterAuthentication {
-    /// The authorities of users, PEM.
+    /// `--client-ca-file`, PEM.
     pub client_ca: Option<String>,
-    /// The authorities of front proxies, PEM, and what counts from them.
+    /// `--requestheader-client-ca-file`, PEM, and the other `--requestheader-*` settings.
     pub front_proxy: Option<(String, FrontProxy)>,
 }
 
@@ -46,7 +48,7 @@ pub(super) fn authentication_config_map(cluster_authentication: &ClusterAuthenti
     system
 }
 
-/// What is there with ours added; `None` if it has all of it.
+/// The stored ConfigMap with the missing certificates and list entries added; `None` if nothing is missing.
 fn add_missing_data(stored: &StoredObject, desired: &JsonObject) -> Option<JsonObject> {
     let mut object = object_codec::decode_stored(stored);
     let data = object.entry("data").or_insert_with(|| json!({}));

@@ -1,4 +1,4 @@
-//! Objects that kube-apiserver puts into every cluster, roles aside.
+//! The objects that kube-apiserver creates in every cluster, except RBAC roles and bindings.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,28 +10,26 @@ use serde_json::{Value, json};
 
 use crate::object_codec;
 
-/// The namespaces that are always there.
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
-/// The service by which pods find the API servers, and what goes with it.
+/// The Service in `default` that leads to the API servers, and its Endpoints and EndpointSlice.
 const SERVICE_NAME: &str = "kubernetes";
-/// The port of that service.
 const SERVICE_PORT: u16 = 443;
 
-/// What an object that is there becomes; `None`: it stays.
+/// Returns the new state of an existing object; `None` leaves it unchanged.
 type UpdateExisting = dyn Fn(&StoredObject) -> Option<JsonObject> + Send + Sync;
 
-/// An object to be put where there is none.
+/// An object that bootstrap creates if it is absent.
 pub(super) struct SystemObject {
     pub(super) resource: GroupVersionResource<&'static str>,
-    /// The key below the resource: the name, after the namespace if it has one.
+    /// The storage key below the resource's prefix: `NAME` or `NAMESPACE/NAME`.
     pub(super) key: String,
     pub(super) object: JsonObject,
-    /// What to do where there is one.
+    /// Applied if the object exists.
     pub(super) update_existing: Box<UpdateExisting>,
 }
 
 impl SystemObject {
-    /// An object that is put where there is none, and otherwise left as it is.
+    /// Creates an object whose existing state is left unchanged.
     pub(super) fn new(group: &'static str, resource: &'static str, object: Value) -> Self {
         let Value::Object(object) = object else { unreachable!("system objects are objects") };
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
@@ -43,7 +41,7 @@ impl SystemObject {
         Self { resource, key, object, update_existing: Box::new(|_| None) }
     }
 
-    /// What is to be put; `None` if what is there may stay.
+    /// The state to write; `None` if the current state needs no change.
     pub(super) fn next_state(&self, current: Option<&StoredObject>) -> Option<JsonObject> {
         match current {
             None => Some(self.object.clone()),
@@ -63,7 +61,8 @@ pub(super) fn system_namespaces() -> impl Iterator<Item = SystemObject> {
     })
 }
 
-/// Since when the use of tokens in Secrets could have been seen: kube-controller-manager cleans up nothing before it knows.
+/// The ConfigMap with the date since which the use of legacy tokens is tracked. kube-controller-manager removes unused legacy
+/// tokens only if it exists.
 pub(super) fn legacy_token_tracking(now: Time) -> SystemObject {
     let since = now.to_string().split('T').next().unwrap_or_default().to_owned();
     let metadata = json!({"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"});
@@ -94,7 +93,7 @@ pub(super) fn priority_classes() -> impl Iterator<Item = SystemObject> {
     })
 }
 
-/// The service `kubernetes`. Its address is not allocated here: it is the one that was given, or none.
+/// The Service `kubernetes` with the configured cluster IP, if any: no IP is allocated for it.
 pub(super) fn kubernetes_service(server: SocketAddr, service_ip: Option<IpAddr>) -> SystemObject {
     let mut spec = json!({
         "type": "ClusterIP",
@@ -113,9 +112,9 @@ pub(super) fn kubernetes_service(server: SocketAddr, service_ip: Option<IpAddr>)
     SystemObject::new("", "services", json!({"metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}))
 }
 
-/// Where the service leads, in both forms.
+/// The Endpoints and the EndpointSlice of the Service `kubernetes`.
 ///
-/// Other servers' addresses are theirs to keep: what is there is replaced only if it names nobody but this host.
+/// Existing ones are replaced only if every address in them is this server's: other servers maintain their own addresses.
 pub(super) fn kubernetes_endpoints(server: SocketAddr) -> [SystemObject; 2] {
     let port = json!({"name": "https", "port": server.port(), "protocol": "TCP"});
     let metadata =
@@ -140,7 +139,7 @@ pub(super) fn kubernetes_endpoints(server: SocketAddr) -> [SystemObject; 2] {
     objects
 }
 
-/// The object that is there, leading to this server; `None` if it does, or leads to other hosts too.
+/// The stored object with the desired endpoints; `None` if it has them already or contains addresses of other hosts.
 fn point_to_this_server(stored: &StoredObject, own_address: &str, desired: &JsonObject) -> Option<JsonObject> {
     let mut object = object_codec::decode_stored(stored);
     let fields = ["subsets", "endpoints", "ports"];
@@ -156,7 +155,7 @@ fn point_to_this_server(stored: &StoredObject, own_address: &str, desired: &Json
     Some(object)
 }
 
-/// Every address in an Endpoints or an EndpointSlice.
+/// Every address in an Endpoints or EndpointSlice object, ready or not.
 fn endpoint_addresses(object: &JsonObject) -> Vec<String> {
     let list = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
     let whole = Value::Object(object.clone());

@@ -1,7 +1,7 @@
-//! The task that writes the union of others into roles that aggregate, for whoever reads the object.
+//! The task that stores the aggregated rules of ClusterRoles with an `aggregationRule`, for clients that read the objects.
 //!
-//! Decisions do not wait for it: the index has the union already. Every server writes the same one, so it does not matter
-//! which of them is first; the others find nothing left to do.
+//! Authorization does not depend on it: the index aggregates the rules itself. All servers compute the same rules, so the first
+//! one writes them and the others find nothing to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use tokio_util::sync::CancellationToken;
 use crate::ApiServer;
 use crate::object_codec;
 
-/// Roles often change together; they are waited for so long before the union is written.
+/// The delay before writing, because roles often change together.
 const DEBOUNCE_INTERVAL: Duration = Duration::from_millis(100);
-/// The pause before another try when storage does not take a write.
+/// The delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 const CLUSTER_ROLES: GroupVersionResource<&str> =
     GroupVersionResource { group: RBAC_GROUP, version: "v1", resource: "clusterroles" };
 
-/// The roles whose stored rules are not the union, with the rules to write.
+/// The roles whose stored rules are outdated, with the rules to write.
 pub(super) type OutdatedAggregates = Vec<(Arc<str>, Vec<PolicyRule>)>;
 
-/// Keeps stored aggregates in step with what they are the union of.
+/// Writes the rules of aggregated ClusterRoles whenever the roles that they aggregate change.
 pub struct AggregatedRoleWriter {
     server: Arc<ApiServer>,
     outdated_aggregates: watch::Receiver<OutdatedAggregates>,
@@ -38,7 +38,7 @@ impl AggregatedRoleWriter {
         Self { server, outdated_aggregates: outdated }
     }
 
-    /// Writes until it is told to stop.
+    /// Runs until `stop` is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         stop.run_until_cancelled(self.write_outdated()).await;
         stop.cancelled().await;
@@ -52,17 +52,17 @@ impl AggregatedRoleWriter {
                 let written =
                     self.server.write_system_object(CLUSTER_ROLES, name, |current| replace_rules(current, rules)).await;
                 if let Err(error) = written {
-                    tracing::warn!(%name, error = error.message, "an aggregated role cannot be written; trying again");
+                    tracing::warn!(%name, error = error.message, "aggregated role write failed; will retry");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
-            // What was written comes back by watch and empties the list. Until then, or if a write failed, there is a pause.
+            // The watch delivers the writes and empties the list. The timeout retries failed writes.
             let _ = tokio::time::timeout(RETRY_DELAY, self.outdated_aggregates.changed()).await;
         }
     }
 }
 
-/// The role with these rules; `None` if it has them, or is gone, or no longer aggregates.
+/// The role with these rules; `None` if it has them, was deleted, or no longer aggregates.
 fn replace_rules(current: Option<&StoredObject>, rules: &[PolicyRule]) -> Result<Option<JsonObject>, Status> {
     let Some(stored) = current else { return Ok(None) };
     let Ok(role) = serde_json::from_slice::<Role>(&stored.body) else { return Ok(None) };

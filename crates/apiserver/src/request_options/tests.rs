@@ -1,4 +1,4 @@
-//! Queries, one by one.
+//! Parsing and validation of query options.
 
 use expect_test::{Expect, expect};
 

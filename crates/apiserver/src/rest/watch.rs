@@ -1,4 +1,4 @@
-//! Watch: changes as they happen, each encoded once for all who see it unfiltered.
+//! Watch: streams changes from the watch cache. Unfiltered watches of the stored version share one encoding per change.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,9 +21,10 @@ use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb, RequestedVersion};
 use crate::{error_status, json_response, object_codec};
 
-/// kube-apiserver's interval between bookmarks.
+/// The interval between bookmarks, as in kube-apiserver.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// The longest that a watch lasts, whatever `timeoutSeconds` and `--min-request-timeout` say: a time that can be added to any clock.
+/// The upper bound on the duration of a watch. It keeps a huge `timeoutSeconds` or `--min-request-timeout` from overflowing
+/// the clock.
 const WATCH_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
 pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Result<Response, Status> {
@@ -69,8 +70,8 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Res
     Ok(json_response(Body::from_stream(lines)))
 }
 
-/// How long a watch lasts: as long as it asks for, or between once and twice the minimum, so that the watches of a restarted
-/// server do not all end together. `chance` is between 0 and 1.
+/// The duration of a watch: the requested one, or between one and two times the minimum, so that watches do not all end at
+/// once. `chance` is between 0 and 1.
 fn watch_duration(requested: Option<u64>, seconds_min: u64, chance: f64) -> Duration {
     let min = Duration::from_secs(seconds_min.min(WATCH_SECONDS_MAX));
     let asked = requested.filter(|seconds| *seconds > 0).map(Duration::from_secs);
@@ -81,7 +82,7 @@ fn watch_duration(requested: Option<u64>, seconds_min: u64, chance: f64) -> Dura
 enum BookmarkMode {
     None,
     Periodic,
-    /// The same, and one that says where the initial events end.
+    /// Periodic, and one with the annotation `k8s.io/initial-events-end` after the initial events.
     AfterInitialEvents,
 }
 
@@ -95,14 +96,14 @@ impl BookmarkMode {
     }
 }
 
-/// A version of a served resource, as the stream needs it: it outlives the request.
+/// The served resource by its index: the stream outlives the request and cannot borrow the resource.
 type ServedRef = (Arc<kinds::ServedResources>, usize);
 
 fn served_ref(context: RequestContext<'_>) -> ServedRef {
     (context.server.served_resources.clone(), context.resource.served_position)
 }
 
-/// Without a revision to go on from, a watch begins with what is there unless it says otherwise.
+/// True if the watch sends the current state first unless `sendInitialEvents` says otherwise.
 fn starts_without_revision(version: RequestedVersion) -> bool {
     matches!(version, RequestedVersion::Unset | RequestedVersion::Any)
 }
@@ -122,16 +123,16 @@ fn encode_bookmark(resource: &kinds::ServedResource, revision: Revision, extra_m
 }
 
 impl RequestContext<'_> {
-    /// A server that has just been started reads what happened before; until it has, every revision would seem forgotten.
+    /// Waits for the cache to load its history. Before that every revision would be reported as expired.
     async fn wait_for_history(&self) -> Result<(), Status> {
         match self.server.registry.cache().wait_for_revision(Revision(0), CATCH_UP_TIMEOUT).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Status::service_unavailable("the watch cache is not filled yet").with_retry_after(1)),
+            Ok(false) => Err(Status::service_unavailable("the watch cache is not initialized yet").with_retry_after(1)),
             Err(stopped) => Err(error_status::status_for_read_error(stopped.into())),
         }
     }
 
-    /// The state that a watch begins with.
+    /// Opens the snapshot that the watch sends as initial events.
     async fn open_initial_reader(&self, version: RequestedVersion) -> Result<SnapshotReader, Status> {
         let consistency = match version {
             RequestedVersion::Unset => ReadConsistency::Latest,
@@ -147,7 +148,7 @@ impl RequestContext<'_> {
             .map_err(error_status::status_for_read_error)
     }
 
-    /// The revision whose next change a watch begins with: the one that was given, or that of now.
+    /// The revision after which the watch starts: the requested one, or the current one.
     async fn start_revision(&self, version: RequestedVersion) -> Result<Revision, Status> {
         let registry = &self.server.registry;
         match version {
@@ -166,20 +167,21 @@ impl RequestContext<'_> {
     }
 }
 
-/// The events of one watch, each made when the client can take it: an unread watch holds positions and no copies of objects.
+/// The event stream of one watch. Events are encoded when the client reads them, so a slow watch holds positions in the cache
+/// and no copies of objects.
 struct WatchStream {
-    /// What is left of the state that the watch begins with.
+    /// The initial events that are not sent yet; `None` once all are.
     initial_reader: Option<SnapshotReader>,
     watcher: CacheWatcher,
-    /// Changes that were read from the watcher and not sent yet.
+    /// Changes received from the watcher and not yet sent.
     changes: std::vec::IntoIter<Arc<KeyChange>>,
-    /// What is left of the event that is being sent.
+    /// The remaining chunks of the current event.
     pending_chunks: VecDeque<Bytes>,
     object_selector: ObjectSelector,
     key_prefix: Key,
     served_ref: ServedRef,
     representation: ObjectRepresentation,
-    /// Whether an object was sent: the first of a watch of tables says what the columns are.
+    /// False before the first event, which carries the column definitions of a table watch.
     has_sent_object: bool,
     bookmark_mode: BookmarkMode,
     next_bookmark: Instant,
@@ -189,7 +191,7 @@ struct WatchStream {
 }
 
 impl WatchStream {
-    /// The next line or piece of one; `None` at the end of the watch.
+    /// The next event or part of one; `None` at the end of the watch.
     async fn next_chunk(&mut self) -> Option<Bytes> {
         loop {
             if let Some(line) = self.pending_chunks.pop_front() {
@@ -198,7 +200,7 @@ impl WatchStream {
             if self.is_ended || self.stop_token.is_cancelled() || Instant::now() >= self.deadline {
                 return None;
             }
-            // Other connections of this thread get their turn, however many events are ready or not selected.
+            // Yield to other connections on this thread, even if many events are ready or filtered out.
             tokio::task::coop::consume_budget().await;
             if self.initial_reader.is_some() {
                 self.queue_initial_event();
@@ -214,7 +216,7 @@ impl WatchStream {
         }
     }
 
-    /// Waits for changes, the next bookmark or the end.
+    /// Waits for changes, the next bookmark, the deadline or the server's shutdown.
     async fn wait_for_changes(&mut self) {
         tokio::select! {
             changes = self.watcher.next_changes() => match changes {
@@ -231,7 +233,7 @@ impl WatchStream {
         }
     }
 
-    /// Takes the next object of the initial state, or ends that state.
+    /// Queues the next initial event, or the bookmark after the last one.
     fn queue_initial_event(&mut self) {
         let Some(reader) = &mut self.initial_reader else { return };
         let resource = &self.served_ref.0.resources()[self.served_ref.1];
@@ -266,14 +268,14 @@ impl WatchStream {
         self.is_ended = true;
     }
 
-    /// What this watcher sees of a change; `None`: nothing.
+    /// Encodes a change as this watch sees it; `None` if the selector excludes it.
     fn encode_change(&mut self, change: &KeyChange) -> Option<Bytes> {
         let resource = &self.served_ref.0.resources()[self.served_ref.1];
         let previous = change.previous.as_deref().and_then(|cached| as_stored_object(&cached.value));
         let current = change.current.as_deref().and_then(|cached| as_stored_object(&cached.value));
         let (kind, object) =
             watch_event_for(previous, current, change.revision, |stored| self.object_selector.matches(stored))?;
-        // Watchers of the stored version share the encoded frame.
+        // Unfiltered watches of the stored version share the encoded frame.
         if self.representation == ObjectRepresentation::Full
             && self.object_selector.selects_all()
             && object_codec::is_stored_in_version(&object, resource)
@@ -295,7 +297,7 @@ fn column_definitions_for(is_first: bool) -> ColumnDefinitions {
     if is_first { ColumnDefinitions::Included } else { ColumnDefinitions::Omitted }
 }
 
-/// A change as a selection sees it: objects that begin or cease to match appear and disappear.
+/// Maps a change to an event: an object that starts to match is ADDED, one that stops matching is DELETED.
 fn watch_event_for<'a>(
     previous: Option<&'a StoredObject>,
     current: Option<&'a StoredObject>,
@@ -308,7 +310,7 @@ fn watch_event_for<'a>(
     match (matched_before, matches_now) {
         (None, Some(object)) => Some(("ADDED", Cow::Borrowed(object))),
         (Some(_), Some(object)) => Some(("MODIFIED", Cow::Borrowed(object))),
-        // The last that was seen of it, at the revision at which it went.
+        // The last matching state, with the revision of the change.
         (Some(object), None) => Some(("DELETED", Cow::Owned(object.with_revision(revision.0)))),
         (None, None) => None,
     }

@@ -1,4 +1,4 @@
-//! Create and update: decode, prepare, validate, persist.
+//! Create and update: decode, set defaults, validate, persist.
 
 use access::Attributes;
 use api::json::JsonObject;
@@ -26,7 +26,8 @@ use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 use crate::{error_status, json_response};
 
-/// A generated name that is taken is made anew so often, as kube-apiserver does; and so often a namespace may change under us.
+/// The maximum number of attempts to create an object, as in kube-apiserver: each generates a new name after a conflict, or
+/// rereads a namespace that changed concurrently.
 const CREATE_ATTEMPTS_MAX: usize = 8;
 
 pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
@@ -40,7 +41,7 @@ pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Res
     for _ in 0..CREATE_ATTEMPTS_MAX {
         match context.create_once(object.clone(), &options, namespace_condition.as_ref()).await {
             Err(CreateError::NameTaken { name }) if is_generated => {
-                tracing::debug!(name, "a generated name is taken; trying another");
+                tracing::debug!(name, "generated name exists; generating another");
             }
             Err(CreateError::NameTaken { name }) => {
                 return Err(Status::already_exists(context.target.group_resource(), &name));
@@ -53,7 +54,8 @@ pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Res
         }
     }
     if !is_generated {
-        return Err(Status::service_unavailable("the namespace is changed again and again").with_retry_after(1));
+        return Err(Status::service_unavailable("the namespace changed during every attempt to create the object")
+            .with_retry_after(1));
     }
     Err(Status::generate_name_conflict(context.target.group_resource(), metadata_string(&object, "generateName"), 1))
 }
@@ -79,7 +81,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: Request) -> Res
     Ok(with_warnings(response, &warnings))
 }
 
-/// Tells the client what was wrong and not refused.
+/// Adds a `Warning` header per warning.
 pub(crate) fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
     for warning in warnings {
         let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
@@ -92,17 +94,16 @@ pub(crate) fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]
 
 /// Why an object was not created.
 enum CreateError {
-    /// The name is taken.
     NameTaken {
         name: String,
     },
-    /// The namespace is not as it was seen.
+    /// The namespace changed after it was checked.
     NamespaceChanged,
     Rejected(Status),
 }
 
 impl RequestContext<'_> {
-    /// Puts what `next` makes of the object that is there, in the version of the request, and answers with it.
+    /// Writes the object that `next` makes of the current one, in the version of the request, and responds with it.
     pub(super) async fn update_object(
         self,
         options: &WriteOptions,
@@ -111,7 +112,7 @@ impl RequestContext<'_> {
         self.update_object_if(options, None, next).await
     }
 
-    /// The same, if a namespace is still as it was seen.
+    /// Like [`Self::update_object`], conditional on an unchanged namespace.
     async fn update_object_if(
         self,
         options: &WriteOptions,
@@ -122,7 +123,8 @@ impl RequestContext<'_> {
         Ok(self.object_response(code, &stored))
     }
 
-    /// Puts what `next` makes of the object that is there, in the version of the request.
+    /// Writes the object that `next` makes of the current one, in the version of the request. The status is 201 if there was no
+    /// object before.
     pub(super) async fn write_next(
         self,
         options: &WriteOptions,
@@ -164,7 +166,7 @@ impl RequestContext<'_> {
                 let revision = stored_before.as_ref().map_or(0, |stored| stored.revision);
                 StoredObject::from_storage(&value, revision).expect("we encoded it ourselves")
             }
-            // The last finalizer went, or nothing changed: the object as it was.
+            // The update removed the last finalizer, or changed nothing: respond with the previous state.
             (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged, _) => {
                 stored_before.ok_or_else(|| Status::not_found(self.target.group_resource(), name))?
             }
@@ -205,7 +207,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// What becomes of an object whose next state is wanted to be `new`.
+    /// Prepares and validates an update from `old` to `new`. The decision is to store, to delete, or to keep `old`.
     fn prepare_next_state(
         self,
         old: &JsonObject,
@@ -253,7 +255,7 @@ impl RequestContext<'_> {
         Ok(WriteDecision::Put { value: object_codec::encode_for_storage(new, served), ttl: rules.ttl })
     }
 
-    /// The breaches of an update, through whichever subresource: of metadata, of values, and changes of what must stay.
+    /// Validates metadata, values and immutable fields of an update to the object or a subresource.
     fn validate_update(self, old: &JsonObject, new: &JsonObject) -> Vec<FieldError> {
         let (served, gates) = (self.resource.served, &self.server.feature_gates);
         let mut errors = validate::validate_metadata_update(old, new, &served.rules);
@@ -269,8 +271,8 @@ impl RequestContext<'_> {
         Ok(object_codec::encode_for_storage(object, self.resource.served))
     }
 
-    /// A write of an object that is absent creates it, for which the right to update is not enough. Kubernetes asks for
-    /// `create` with the name of the object, after validation.
+    /// Authorizes an update that creates the object. Like kube-apiserver it requires the verb `create` on the object's name, and
+    /// checks it after validation.
     fn authorize_create(self) -> Result<(), Status> {
         let asked = self.target;
         let object = access::ResourceAttributes {
@@ -285,13 +287,13 @@ impl RequestContext<'_> {
         self.server.access_rules.authorize(&attributes)
     }
 
-    /// `name` is the one in the path, which a create does not have.
+    /// `name` is the name in the path; empty for a create.
     fn check_escalation(self, name: &str, old: Option<&JsonObject>, new: &JsonObject) -> Result<(), Status> {
         let (served, namespace, user) = (self.resource.served, self.namespace(), &*self.caller.user);
         self.server.check_escalation(&ObjectWrite { user, resource: served, namespace, name, old, new })
     }
 
-    /// The same for an update that may create.
+    /// Requires an active namespace if an update may create the object. Returns the condition of the write, if any.
     async fn require_active_namespace_for_upsert(self) -> Result<Option<Compare>, Status> {
         if !self.resource.served.rules.allows_create_on_update || !self.target.subresource.is_empty() {
             return Ok(None);
@@ -306,7 +308,7 @@ impl RequestContext<'_> {
         if found.is_some() { Ok(None) } else { self.require_active_namespace(NamespaceFreshness::Latest).await }
     }
 
-    /// Nothing is created in a namespace that is not there, or that is about to go.
+    /// Requires that the request's namespace exists and is not terminating. Returns the condition of the write, if any.
     async fn require_active_namespace(self, freshness: NamespaceFreshness) -> Result<Option<Compare>, Status> {
         match self.namespace() {
             "" => Ok(None),
@@ -324,12 +326,12 @@ impl RequestContext<'_> {
         response
     }
 
-    /// The fields of a kind in this server's release; `None` if the release does not have it.
+    /// The schema of a kind in this server's release; `None` if the release does not have the kind.
     pub(super) fn schema_of(&self, kind: GroupVersionKind<&str>) -> Option<SchemaCursor<'static>> {
         types_of(self.server.served_resources.release()).for_kind(kind).map(SchemaCursor::new)
     }
 
-    /// The version of the request, as in `apiVersion`.
+    /// The `apiVersion` of the request.
     fn api_version(&self) -> String {
         self.target.group_version().to_string()
     }
@@ -365,7 +367,7 @@ fn prepare_for_create(
     Rejection::ensure_no_errors(errors)
 }
 
-/// An object as sent: of the right kind and types. Warnings go to the client with the answer.
+/// Reads the request body as an object of the requested kind.
 async fn decode_body(context: RequestContext<'_>, request: Request) -> Result<CheckedObject, Status> {
     let expected = ExpectedBody {
         kind: context.resource.served.group_version_kind(),
@@ -375,7 +377,7 @@ async fn decode_body(context: RequestContext<'_>, request: Request) -> Result<Ch
     request_body::read_object(request, context.record, &expected).await
 }
 
-/// A random uid.
+/// A random (version 4) UUID.
 pub(crate) fn new_uid() -> String {
     let mut bytes = [0; 16];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system has random numbers");

@@ -1,13 +1,11 @@
-//! `extension-apiserver-authentication` as storage has it: what all servers on it say about front proxies.
+//! Reads the ConfigMap `extension-apiserver-authentication`, in which all servers publish their front-proxy settings.
 
 use std::sync::Arc;
 
 use registry::{CachedValue, ResourceCache};
 use store::Key;
 
-/// Where ConfigMaps are.
 pub(super) const CONFIG_MAPS_PREFIX: &str = "configmaps";
-/// The object below that.
 const CLUSTER_AUTHENTICATION_KEY: &[u8] = b"kube-system/extension-apiserver-authentication";
 
 /// The ConfigMap to which every server on one storage adds its `--requestheader-*` settings.
@@ -17,7 +15,7 @@ pub struct PublishedClusterAuthentication {
 }
 
 impl PublishedClusterAuthentication {
-    /// The object, JSON, as far as the cache has come; `None` if there is none.
+    /// The ConfigMap as JSON from the cache; `None` if it does not exist.
     pub fn config_map(&self) -> Option<Vec<u8>> {
         let mut key = self.resource_cache.prefix().to_vec();
         key.extend_from_slice(CLUSTER_AUTHENTICATION_KEY);

@@ -1,5 +1,5 @@
-//! The definitions of custom resources and of aggregated APIs, as this server has seen them in storage. It serves none of
-//! them itself, but must not call absent what they bring.
+//! CustomResourceDefinitions and APIServices from the cache. This server does not serve the resources that they define, but
+//! must not respond 404 for them: a peer may serve them.
 
 use std::sync::Arc;
 
@@ -11,12 +11,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use store::Key;
 
-/// Where CustomResourceDefinitions are.
 pub(super) const CRDS_PREFIX: &str = "apiextensions.k8s.io/customresourcedefinitions";
-/// Where APIServices are.
 pub(super) const API_SERVICES_PREFIX: &str = "apiregistration.k8s.io/apiservices";
 
-/// The definitions of a cluster. Clones share them.
+/// The CustomResourceDefinitions and APIServices of the cluster. Clones share the caches.
 #[derive(Clone, Debug)]
 pub struct StoredDefinitions {
     pub(super) registry: Registry,
@@ -63,13 +61,13 @@ struct ApiService {
 
 #[derive(Deserialize)]
 struct ApiServiceSpec {
-    /// Who serves the version; `None` for API servers themselves.
+    /// The Service of the aggregated API server; `None` if kube-apiserver serves the version itself.
     #[serde(default)]
     service: Option<serde_json::Value>,
 }
 
 impl CustomResourceDefinition {
-    /// A server has taken it up, and serves this version of it.
+    /// True if the definition is established and marks the version as served.
     fn serves_version(&self, version: &str) -> bool {
         let is_established =
             |condition: &StatusCondition| condition.r#type == "Established" && condition.status == "True";
@@ -81,7 +79,7 @@ impl CustomResourceDefinition {
 impl DefinitionStorage for StoredDefinitions {
     fn defines(&self, name: GroupVersionResource<&str>) -> bool {
         let GroupVersionResource { group, version, resource } = name;
-        // Both kinds are called after what they bring.
+        // A CRD is named RESOURCE.GROUP and an APIService VERSION.GROUP.
         let definition = decode_by_name::<CustomResourceDefinition>(&self.crd_cache, &format!("{resource}.{group}"));
         let api_service = decode_by_name::<ApiService>(&self.api_service_cache, &format!("{version}.{group}"));
         definition.is_some_and(|definition| definition.serves_version(version))
@@ -95,7 +93,7 @@ impl DefinitionStorage for StoredDefinitions {
     }
 }
 
-/// What is stored under a name, if it can be read.
+/// Decodes the cached object of this name; `None` if it is absent or undecodable.
 fn decode_by_name<T: DeserializeOwned>(resource_cache: &ResourceCache, name: &str) -> Option<T> {
     let key = Key::from([resource_cache.prefix().as_ref(), name.as_bytes()].concat());
     match &resource_cache.get(&key)?.value {
@@ -111,16 +109,16 @@ struct DefinitionChanges {
 
 struct CacheSubscription {
     resource_cache: Arc<ResourceCache>,
-    /// `None` before the first look, and again after changes were missed.
+    /// `None` before the first call, and after the watcher expired.
     watcher: Option<CacheWatcher>,
 }
 
 impl CacheSubscription {
-    /// Waits for a change. Missed ones are a change as well, and so is the first look.
+    /// Waits for a change. Also returns after the first synchronization and when changes were missed.
     async fn wait_for_change(&mut self, registry: &Registry) {
         let Some(watcher) = &mut self.watcher else {
             if registry.cache().wait_for_sync().await.is_err() {
-                // The server stops, and nothing will ever be new.
+                // The server stops: no change will follow.
                 std::future::pending::<()>().await;
             }
             self.watcher = registry.watch(&self.resource_cache, self.resource_cache.snapshot().revision).ok();

@@ -1,4 +1,4 @@
-//! Elections among servers: over the same Leases, in the same namespace.
+//! Leader election over Leases in the namespace of the identity leases.
 
 use api::PortError;
 use api::objects::Lease;
@@ -35,12 +35,13 @@ impl LeaseClient for IdentityLeases {
     }
 }
 
-/// Servers hold their elections where their leases are: nothing else may be written before storage versions are published.
+/// Requires the identity lease namespace: the storage-version barrier exempts only Leases in it, and elections precede the
+/// publication of storage versions.
 fn check_election_namespace(namespace: &str) -> Result<(), PortError> {
     if namespace == IDENTITY_LEASE_NAMESPACE {
         return Ok(());
     }
     Err(PortError::Unavailable {
-        reason: format!("elections among servers are held in {IDENTITY_LEASE_NAMESPACE}, not in {namespace}"),
+        reason: format!("election leases must be in namespace {IDENTITY_LEASE_NAMESPACE}, not {namespace}"),
     })
 }

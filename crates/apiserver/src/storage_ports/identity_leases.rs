@@ -1,4 +1,4 @@
-//! The identity leases: Leases in kube-system, written through the registry like everybody's.
+//! Identity leases: Leases in kube-system, written through the registry like those of clients.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::rest;
 
 const LEASE_RESOURCE: GroupResource<&str> = GroupResource { group: "coordination.k8s.io", resource: "leases" };
 
-/// The identity leases of a cluster. Clones share them.
+/// The identity leases of the cluster. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct IdentityLeases {
     pub(super) registry: Registry,
@@ -43,7 +43,7 @@ impl IdentityLeases {
             .await
             .map_err(unavailable)?;
         let Some(cached) = cached_entry else { return Ok(None) };
-        let CachedValue::Object(stored) = &cached.value else { return Err(unavailable("the lease cannot be read")) };
+        let CachedValue::Object(stored) = &cached.value else { return Err(unavailable("the lease is undecodable")) };
         from_json(&stored.body).map(Some).map_err(unavailable)
     }
 
@@ -80,7 +80,7 @@ impl IdentityLeases {
 }
 
 impl LeaseStorage for IdentityLeases {
-    /// They come with everything that the cache follows.
+    /// The failure count of the whole cache: leases have no watch of their own.
     fn failures(&self) -> Option<watch::Receiver<u64>> {
         Some(self.registry.cache().failure_count())
     }
@@ -134,7 +134,7 @@ fn encode_for_storage(lease: &Lease) -> Bytes {
     to_stored_json(&lease).into()
 }
 
-/// What is no Lease makes no member.
+/// `None` for an undecodable Lease: its server is not counted as a member.
 fn decode_cached(cached: &CachedEntry) -> Option<Arc<Lease>> {
     match &cached.value {
         CachedValue::Object(stored) => from_json(&stored.body).ok().map(Arc::new),

@@ -1,4 +1,4 @@
-//! Endpoint records and stored documents: bytes below keys that no REST path reaches.
+//! Endpoint records and discovery documents: raw values below keys that no REST path reaches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use store::{Compare, Key, Op, Revision, Store, Transaction, TransactionOutcome};
 use super::resource_feed::ResourceFeed;
 use super::unavailable;
 
-/// The endpoint records of a cluster. Clones share them.
+/// The endpoint records of the members. Clones share the store and cache.
 #[derive(Clone, Debug)]
 pub struct EndpointRecords {
     pub(super) registry: Registry,
@@ -22,7 +22,7 @@ pub struct EndpointRecords {
     pub(super) resource_cache: Arc<ResourceCache>,
 }
 
-/// The stored documents of a cluster. Clones share them.
+/// The discovery documents that members publish in storage. Clones share the store and cache.
 #[derive(Clone, Debug)]
 pub struct StoredDocuments {
     pub(super) registry: Registry,
@@ -112,7 +112,7 @@ async fn delete(store: &dyn Store, key: Key, expected_version: EntryVersion) -> 
     }
 }
 
-/// What is no record gives no address.
+/// `None` for an undecodable record: its server then has no address.
 fn decode_record(cached: &CachedEntry) -> Option<Arc<Endpoints>> {
     from_json(raw_bytes(cached)?).ok().map(Arc::new)
 }

@@ -1,4 +1,4 @@
-//! A shelf of the cache as a feed: first everything, then what changes.
+//! [`Feed`] over a resource cache: the full state first, then changes.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use membership::ports::{Feed, FeedUpdate};
 use registry::{CacheWatcher, CachedEntry, KeyChange, Registry, ResourceCache};
 use store::Key;
 
-/// What below a prefix belongs to servers, by their names.
+/// A feed of the entries below a prefix, keyed by server.
 pub(super) struct ResourceFeed<T> {
     registry: Registry,
     resource_cache: Arc<ResourceCache>,
-    /// Keys begin so, and the name of a server follows.
+    /// Followed by the server's id in each key.
     key_prefix: Key,
-    /// What a key holds; `None` if that is as good as nothing.
+    /// Decodes an entry; `None` counts as absent.
     decode: fn(&CachedEntry) -> Option<T>,
-    /// `None` until everything was given, and again after changes were missed.
+    /// `None` before the first full state, and after the watcher expired: the next update is then a full state.
     watcher: Option<CacheWatcher>,
-    /// Seen and not taken yet.
+    /// Changes not yet taken by `take_update`.
     pending: Vec<(ServerId, Option<T>)>,
 }
 
@@ -53,13 +53,13 @@ impl<T> ResourceFeed<T> {
         }
     }
 
-    /// Everything there is, and from then on its changes. `None` as long as the cache is not filled.
+    /// Returns the full state and starts watching from it. `None` if the cache has not synced.
     fn relist(&mut self) -> Option<Vec<(ServerId, T)>> {
         if !self.registry.cache().has_synced() {
             return None;
         }
         let snapshot = self.resource_cache.snapshot();
-        // Refused if the history was cut in between: then the next try finds a newer snapshot.
+        // Fails if the revision was compacted in between; the next call then takes a newer snapshot.
         self.watcher = Some(self.registry.watch(&self.resource_cache, snapshot.revision).ok()?);
         self.pending.clear();
         let entries =
@@ -76,12 +76,12 @@ impl<T: Send + 'static> Feed<T> for ResourceFeed<T> {
             }
             let Some(watcher) = &mut self.watcher else {
                 if self.registry.cache().wait_for_sync().await.is_err() {
-                    // The server stops, and nothing will ever be new.
+                    // The server stops: no change will follow.
                     std::future::pending::<()>().await;
                 }
                 return;
             };
-            // What comes is kept before anything else is waited for, so that dropping this loses nothing.
+            // Cancel-safe: changes are queued before the next await.
             match watcher.next_changes().await {
                 Ok(changes) => self.queue_changes(&changes),
                 Err(_expired) => self.watcher = None,

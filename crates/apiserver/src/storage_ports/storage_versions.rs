@@ -1,4 +1,4 @@
-//! StorageVersion objects, through the registry: whether the API is served over REST or not.
+//! StorageVersion objects, read and written through the registry whether the server serves the API over REST or not.
 
 use std::sync::Arc;
 
@@ -19,10 +19,9 @@ use crate::rest;
 
 const STORAGE_VERSION_RESOURCE: GroupResource<&str> =
     GroupResource { group: "internal.apiserver.k8s.io", resource: "storageversions" };
-/// Where they are, served or not.
 pub(super) const STORAGE_VERSIONS_PREFIX: &str = "storageversions";
 
-/// The StorageVersion objects of a cluster. Clones share them.
+/// The StorageVersion objects of the cluster. Clones share the snapshots.
 #[derive(Clone, Debug)]
 pub struct StorageVersionObjects {
     registry: Registry,
@@ -31,7 +30,7 @@ pub struct StorageVersionObjects {
 }
 
 impl StorageVersionObjects {
-    /// Begins to follow them.
+    /// Starts the task that publishes a snapshot of the objects after every change.
     pub fn start(registry: &Registry, prefix: &str, tasks: &Tasks) -> Self {
         let registry = registry.with_server_author();
         let resource_cache = resource_cache(registry.cache(), &key_prefix(prefix, STORAGE_VERSIONS_PREFIX));
@@ -46,23 +45,23 @@ impl StorageVersionObjects {
 
     async fn publish_snapshots(&self, sender: watch::Sender<Arc<StorageVersionSnapshot>>) {
         if self.registry.cache().wait_for_sync().await.is_err() {
-            // The server stops, and nothing will ever be new.
+            // The server stops: no change will follow.
             return std::future::pending().await;
         }
         loop {
             let snapshot = self.read_snapshot(&sender.borrow().clone());
             let revision = Revision(snapshot.revision);
             sender.send_replace(Arc::new(snapshot));
-            // Refused if the history was cut in between: then there is a newer state to take.
+            // Fails if the revision was compacted in between; the loop then takes a newer snapshot.
             if let Ok(mut watcher) = self.registry.watch(&self.resource_cache, revision) {
                 let _ = watcher.next_changes().await;
             }
         }
     }
 
-    /// Everything there is; what did not change is not read again.
+    /// Reads all objects, reusing the unchanged ones of the previous snapshot.
     fn read_snapshot(&self, previous: &StorageVersionSnapshot) -> StorageVersionSnapshot {
-        // In this order: a snapshot has at least what the cache has come through before.
+        // The order matters: a snapshot taken after reading `applied_revision` contains at least that revision.
         let through = self.registry.cache().applied_revision();
         let snapshot = self.resource_cache.snapshot();
         let objects = snapshot.entries.iter().filter_map(|(key, cached)| {
@@ -128,7 +127,7 @@ impl StorageVersionClient for StorageVersionObjects {
     }
 }
 
-/// What is no StorageVersion, or one of a newer form, is left out: a write to it fails and says why.
+/// `None` for an undecodable object, such as one of a newer format; writing it fails with the reason.
 fn decode_cached(cached: &CachedEntry) -> Option<StorageVersion> {
     match &cached.value {
         CachedValue::Object(stored) => decode_stored(stored).ok(),
@@ -140,7 +139,7 @@ fn decode_stored(stored: &StoredObject) -> Result<StorageVersion, StorageVersion
     from_json(&stored.body).map_err(|error| unavailable(format!("{}: {error}", stored.name)))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "errors are given to it by value")]
+#[expect(clippy::needless_pass_by_value, reason = "used with map_err, which passes errors by value")]
 fn unavailable(reason: impl ToString) -> StorageVersionWriteError {
     StorageVersionWriteError::Unavailable { reason: reason.to_string() }
 }
