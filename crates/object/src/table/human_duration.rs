@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 /// Formats a duration in one or two units, coarser for longer durations: `75s`, `5m30s`, `3h20m`, `4d2h`, `2y100d`.
 ///
-/// Negative durations down to one second, from clock skew, yield `0s`; longer ones `<invalid>`.
+/// Negative durations below two seconds, from clock skew, yield `0s`; longer ones `<invalid>`.
 pub fn human_duration(duration: SignedDuration) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
