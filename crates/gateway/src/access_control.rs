@@ -83,7 +83,7 @@ impl AccessControl for GatewayAccessControl {
     }
 
     async fn may_read_page(&self, caller: &GatewayCaller, request: &Request, path: &str) -> bool {
-        // A CORS preflight is answered by an upstream, which knows the allowed origins.
+        // An upstream serves CORS preflights: only upstreams know the allowed origins.
         if request.method() == Method::OPTIONS {
             return false;
         }
@@ -111,7 +111,7 @@ impl AccessControl for GatewayAccessControl {
 }
 
 impl GatewayAccessControl {
-    /// The user that a certificate names: that of a proxy before us another one, any other its own.
+    /// The user named by a trusted front proxy's headers, else by the client certificate.
     fn vouched_user(&self, connection: &CachedConnection<GatewayConnectionCache>, request: &Request) -> VouchedUser {
         if connection.client.certificates.is_empty() {
             return Ok(None);
@@ -143,13 +143,14 @@ impl GatewayAccessControl {
     }
 }
 
-/// Whom we vouch for, if that can be said to a peer; nobody, if there is nothing to go by.
+/// User to forward under the gateway's front-proxy certificate. `None` without a certificate; the inner error is a user
+/// that HTTP headers cannot carry.
 pub type VouchedUser = Result<Option<Result<ForwardedUser, UnsendableUser>>, AuthenticationError>;
 
-/// The verified certificate of a connection, and the user that it names.
+/// Per-connection cache of the verified certificate and the user it names.
 pub type GatewayConnectionCache = VerificationCache<OnceLock<VouchedUser>>;
 
-/// The user that a certificate itself names: the same for every request of a connection.
+/// The user that the client certificate names; constant for a connection, so the result is cached.
 fn vouched_certificate_user(verification: &CertificateVerification<OnceLock<VouchedUser>>) -> VouchedUser {
     match verification.client_certificate() {
         ClientCertificate::Absent => Ok(None),

@@ -1,7 +1,7 @@
-//! Upstreams found in the endpoints of the `kubernetes` service, where kube-apiservers list themselves.
+//! Upstream discovery from the EndpointSlices of the `kubernetes` service, where kube-apiservers list themselves.
 //!
-//! Whoever may write endpoints could name any address, so that only addresses of given networks are believed; and nothing is
-//! sent to any of them before its certificate was verified.
+//! Any user with write access to EndpointSlices could add addresses, so addresses outside the configured networks are
+//! ignored, and the gateway verifies an upstream's certificate before it sends a request.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,23 +27,23 @@ use crate::upstreams::Upstreams;
 
 const ENDPOINT_SLICES_PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices\
                     ?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes";
-/// How often the service is looked at; kube-apiservers renew their entries as often.
+/// Pause after a successful poll; kube-apiservers reconcile their endpoints at the same interval.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// The first look is not to wait for that, nor is one that failed.
+/// Pause after a failed poll.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const POLL_TIMEOUT: Duration = Duration::from_secs(5);
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
-/// More are not believed: a control plane has a handful.
+/// Upper limit of upstreams, configured ones included; further endpoints are ignored.
 const UPSTREAMS_MAX: usize = 64;
 
-/// A network, such as `10.0.0.0/24`.
+/// An IPv4 or IPv6 network, such as `10.0.0.0/24`. Host bits may be set and are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     address: IpAddr,
     prefix_length: u32,
 }
 
-/// A text that names no network.
+/// Text that is not a CIDR.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid CIDR address: {0}")]
 pub struct CidrError(String);
@@ -68,12 +68,12 @@ impl fmt::Display for Cidr {
 }
 
 impl Cidr {
-    /// The network that begins with this many bits of an address.
+    /// The network around `address` with the prefix length of its address family.
     pub fn containing(address: IpAddr, length_v4: u32, length_v6: u32) -> Self {
         Self { address, prefix_length: if address.is_ipv4() { length_v4 } else { length_v6 } }
     }
 
-    /// Whether an address is in it.
+    /// True if `address` is in this network; false across address families.
     pub fn contains(&self, address: IpAddr) -> bool {
         let shifted = |bits: u128, width: u32| bits.checked_shr(width - self.prefix_length).unwrap_or(0);
         match (self.address, address) {
@@ -86,20 +86,20 @@ impl Cidr {
     }
 }
 
-/// Follows the service.
+/// Polls the EndpointSlices of the `kubernetes` service.
 pub struct EndpointSlicePoller {
-    /// How it is asked for.
+    /// Client that sends the poll to any ready upstream.
     pub upstream_client: UpstreamClient,
-    /// Who asks.
+    /// User that reads the EndpointSlices.
     pub user: ForwardedUser,
-    /// Upstreams that are there whatever the service says.
+    /// Upstreams from flags; always part of the result.
     pub configured: Vec<Upstream>,
-    /// Where others may be.
+    /// Networks that discovered addresses must be in.
     pub networks: Vec<Cidr>,
 }
 
 impl EndpointSlicePoller {
-    /// Looks at the service from time to time, and says who the upstreams are.
+    /// Polls until `stop` and passes every changed set of upstreams to `upstreams`.
     pub async fn run(self, upstreams: Arc<Upstreams>, stop: CancellationToken) {
         let mut last = self.configured.clone();
         loop {
@@ -107,13 +107,13 @@ impl EndpointSlicePoller {
                 None => return,
                 Some(Some(found)) => {
                     if found != last {
-                        tracing::info!(upstreams = ?addresses_of(&found), "the service kubernetes names other upstreams");
+                        tracing::info!(upstreams = ?addresses_of(&found), "upstreams changed");
                         upstreams.set_upstreams(&found);
                         last = found;
                     }
                     POLL_INTERVAL
                 }
-                // Failure is never read as absence.
+                // A failed poll keeps the last known upstreams.
                 Some(None) => RETRY_INTERVAL,
             };
             if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
@@ -131,7 +131,7 @@ impl EndpointSlicePoller {
         let response =
             self.upstream_client.forward_to_any(forward_request, &RequestRecord::default(), request).await.ok()?;
         if response.status() != http::StatusCode::OK {
-            tracing::warn!(status = %response.status(), "the endpoints of the service kubernetes cannot be read");
+            tracing::warn!(status = %response.status(), "failed to read the EndpointSlices of the service kubernetes");
             return None;
         }
         let body = Limited::new(response.into_body(), RESPONSE_BYTES_MAX).collect().await.ok()?.to_bytes();
@@ -139,7 +139,7 @@ impl EndpointSlicePoller {
         Some(self.merge_upstreams(addresses))
     }
 
-    /// Those that are configured, and those that are found where they may be.
+    /// Configured upstreams plus discovered addresses in the allowed networks, up to [`UPSTREAMS_MAX`].
     fn merge_upstreams(&self, addresses: Vec<(IpAddr, u16)>) -> Vec<Upstream> {
         let mut upstreams = self.configured.clone();
         for (ip, port) in addresses {
@@ -187,7 +187,7 @@ struct SlicePort {
     port: Option<u16>,
 }
 
-/// The addresses of a list of slices, in order.
+/// Address and port of every endpoint with a port named `https`, sorted, without duplicates.
 fn parse_addresses(list: &[u8]) -> Result<Vec<(IpAddr, u16)>, serde_json::Error> {
     let list: EndpointSliceList = serde_json::from_slice(list)?;
     let mut all_addresses = Vec::new();

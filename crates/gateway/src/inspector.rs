@@ -1,6 +1,7 @@
-//! Asks one upstream, again and again, whether it is ready and what it serves.
+//! Polls one upstream for readiness, discovery documents and front-proxy settings.
 //!
-//! What it serves is known before requests go to it, each time it comes back: an upstream that was away may be another release.
+//! An upstream that was not ready may return as another release, so its discovery document is fetched before it becomes
+//! ready.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,80 +23,81 @@ use crate::upstream::Upstream;
 use crate::upstream_members::{UpstreamMembers, upstream_holder};
 use crate::vouching::{self, PublishedSettings, VouchingDecider, VouchingDecision, VouchingRefusal};
 
-/// How often an upstream is asked whether it is ready: as often as balancers do.
+/// Interval of `/readyz` checks, as common for load balancers.
 const INSPECTION_INTERVAL: Duration = Duration::from_secs(1);
-/// One failure may be an accident; it is tried again so soon.
+/// Pause after the first failure in a row.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
-/// So many failures in a row are none.
+/// Failures in a row after which an upstream is not ready. A response other than 200 from `/readyz` counts at once.
 const FAILURES_TO_NOT_READY: u32 = 2;
-/// One that takes longer to say that it is ready is not.
+/// Timeout of each request except discovery.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is asked what it serves although nobody wants to know.
+/// Interval of discovery revalidation without a refresh request.
 const REVALIDATE_INTERVAL: Duration = Duration::from_secs(10);
-/// How often its settings are compared with the gateway's while it stays ready.
+/// Interval of settings comparisons while the upstream stays ready and is vouched for.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(60);
-/// How soon they are compared again while users are not named to it: an operator may just be mending that.
+/// Interval of settings comparisons while vouching is refused: shorter, because an operator may be fixing the settings.
 const SETTINGS_RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// Health and version pages are short.
+/// Response limit for `/readyz` and `/version`.
 const PAGE_BYTES_MAX: usize = 64 << 10;
-/// A ConfigMap is at most as long, and this one holds bundles of certificates.
+/// Response limit for the settings ConfigMap, which holds CA bundles; Kubernetes' own limit.
 const CONFIG_MAP_BYTES_MAX: usize = 1 << 20;
 
-/// What an inspector needs.
+/// Inspector of one upstream, run as a task.
 pub(crate) struct Inspector {
     pub(crate) upstream: Upstream,
     pub(crate) members: UpstreamMembers,
     pub(crate) fetch: Arc<dyn Fetch>,
-    /// How long it may fail before it does not count any more.
+    /// Time of continuous failure after which the upstream is no longer a member.
     pub(crate) forget_after: Duration,
-    /// Since when somebody wants to know what it serves.
+    /// Time of the last refresh request; a discovery document validated before it is refetched.
     pub(crate) refresh_requested_at: watch::Receiver<Option<Instant>>,
     pub(crate) status: watch::Sender<UpstreamStatus>,
     pub(crate) metrics: Metrics,
     pub(crate) vouching_decider: Arc<VouchingDecider>,
 }
 
-/// What was seen of an upstream.
+/// Results of the last inspections of an upstream.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamStatus {
-    /// Whether requests may go to it.
+    /// Whether the upstream is eligible for requests.
     pub readiness: UpstreamReadiness,
-    /// Its release, as it says.
+    /// `gitVersion` of the last successful `/version` response.
     pub version: Option<Arc<str>>,
-    /// When it was asked the question that it answered last with what it serves.
+    /// Start of the last inspection that fetched or revalidated the discovery document.
     pub discovery_validated_at: Option<Instant>,
-    /// When the last inspection began that is over, whatever it found.
+    /// Start of the last completed inspection, successful or not.
     pub inspected_at: Option<Instant>,
-    /// Since when it fails.
+    /// Start of the first failed inspection since the last success.
     pub failing_since: Option<Instant>,
-    /// Whether requests of certificate users may go to it.
+    /// Whether requests of users that the gateway authenticated may be sent to the upstream.
     pub vouching_decision: VouchingDecision,
-    /// When that was decided last.
+    /// Start of the inspection that last updated `vouching_decision`.
     pub settings_compared_at: Option<Instant>,
 }
 
 impl UpstreamStatus {
-    /// Whether it says what the upstream served after an instant, or that it was not ready then.
+    /// True if the discovery document was validated at or after `instant`, or an inspection since then found the
+    /// upstream not ready.
     pub(crate) fn is_known_since(&self, instant: Instant) -> bool {
         self.discovery_validated_at >= Some(instant)
             || self.readiness != UpstreamReadiness::Ready && self.inspected_at >= Some(instant)
     }
 }
 
-/// Whether requests may go to an upstream.
+/// Whether an upstream is eligible for requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamReadiness {
-    /// It was not asked yet.
+    /// No conclusive inspection yet.
     #[default]
     Unknown,
-    /// It says that it is ready, and what it serves is known.
+    /// `/readyz` responds with 200, and the discovery document is known.
     Ready,
-    /// It does not.
+    /// `/readyz` responds with an error, or inspections fail repeatedly.
     NotReady,
 }
 
-/// Whether an upstream is still the process that it was. What one and the same does not serve any more was taken away on
-/// purpose, as by the deletion of a definition; what another does not serve may still be served elsewhere.
+/// Whether an upstream may have restarted since the last inspection. A resource missing after a restart may still be
+/// served by other upstreams, so the old document lingers; without a restart the resource was deleted, such as a CRD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProcessChange {
     Unchanged,
@@ -107,9 +109,9 @@ enum ProcessChange {
 enum InspectionError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    #[error("/readyz answers {0}")]
+    #[error("/readyz returned {0}")]
     NotReady(StatusCode),
-    #[error("what it serves cannot be learnt: {0}")]
+    #[error("failed to fetch discovery document: {0}")]
     Discovery(#[from] DiscoveryFetchError),
 }
 
@@ -165,7 +167,8 @@ impl Inspector {
         Ok(())
     }
 
-    /// Compares its settings with the gateway's, if it is time to. One that was away may have been restarted with others.
+    /// Compares the upstream's front-proxy settings with the gateway's when due, and always when the upstream becomes
+    /// ready: it may have restarted with other settings.
     async fn compare_settings(&self, begun: Instant, readiness: UpstreamReadiness) {
         let UpstreamStatus { vouching_decision, settings_compared_at: compared, .. } = self.status.borrow().clone();
         let last = if readiness == UpstreamReadiness::Ready {
@@ -183,7 +186,7 @@ impl Inspector {
         let address = &self.upstream.address;
         match decision.refusal() {
             None if vouching_decision != VouchingDecision::Allowed => {
-                tracing::info!(upstream = %address, "upstream reads users as the gateway names them");
+                tracing::info!(upstream = %address, "vouching for users to an upstream");
             }
             Some(refusal) if decision != vouching_decision => {
                 let VouchingRefusal { reason, text } = refusal;
@@ -197,7 +200,7 @@ impl Inspector {
         });
     }
 
-    /// Reads its settings as the gateway's own user or, if that is forbidden, as a user whom RBAC allows it by default.
+    /// Reads the settings as the gateway's own user or, if forbidden, as a user with access by default RBAC.
     async fn fetch_settings(&self) -> PublishedSettings {
         let published = self.ask_settings_by(&self.fetch).await;
         if published == PublishedSettings::Forbidden {
@@ -219,7 +222,8 @@ impl Inspector {
         }
     }
 
-    /// Whether somebody wants to know what it serves who was not told yet, nor that it cannot be learnt.
+    /// True if a refresh was requested, and no inspection since then validated the discovery document or found the
+    /// upstream not ready.
     fn is_refresh_requested(&self) -> bool {
         let requested_at = *self.refresh_requested_at.borrow();
         requested_at.is_some_and(|requested_at| !self.status.borrow().is_known_since(requested_at))
@@ -232,7 +236,7 @@ impl Inspector {
         }
     }
 
-    /// Its release; `None` if it does not say.
+    /// `gitVersion` of the upstream; `None` if `/version` fails.
     async fn fetch_version(&self) -> Option<Arc<str>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -259,7 +263,7 @@ impl Inspector {
         tokio::time::timeout(READY_TIMEOUT, fetch.fetch(request)).await.unwrap_or(Err(FetchError::TimedOut))
     }
 
-    /// Learns what it serves, or that it serves what it served.
+    /// Fetches or revalidates the discovery document and stores it if it changed.
     async fn update_discovery(
         &self,
         previous: &mut Option<PreviousDiscovery>,
@@ -295,7 +299,7 @@ impl Inspector {
         Ok(())
     }
 
-    /// What is known of it from before this process.
+    /// Document and ETags persisted by an earlier run of the gateway.
     fn load_previous_discovery(&self) -> Option<PreviousDiscovery> {
         let StoredDocument { source, document, .. } = self.members.document(&self.upstream.server)?;
         match source {
@@ -345,7 +349,7 @@ impl Inspector {
         }
     }
 
-    /// Waits for the next inspection, or for somebody who wants to know.
+    /// Sleeps until `until`, or until a refresh is requested.
     async fn wait_for_next_inspection(&mut self, until: Instant) {
         while !self.is_refresh_requested() {
             tokio::select! {

@@ -1,12 +1,15 @@
 //! The mixed-version proxy in front of stock kube-apiservers: a server's pipeline whose members are upstreams.
 //!
-//! [`upstream`] names the upstreams; [`inspector`] asks each of them whether it is ready and what it serves; [`upstream_members`]
-//! hands that to membership as observations; [`vouching`] decides to which of them users are named; [`upstreams`] holds all of them,
-//! and [`endpoint_slices`] finds some of them. [`access_control`] authenticates client certificates and authorizes nothing,
-//! [`page_access`] asks an upstream who may see the gateway's own pages, and [`any_upstream`] has any upstream answer requests that
-//! are about no resource, or about one that no upstream serves.
+//! - [`upstreams`] holds the current set of [`upstream`]s, as configured or as found by [`endpoint_slices`].
+//! - [`inspector`] polls each upstream for readiness and discovery; [`upstream_members`] feeds the results to
+//!   membership.
+//! - [`vouching`] decides which upstreams receive front-proxy user headers.
+//! - [`access_control`] authenticates client certificates and authorizes nothing; [`page_access`] sends access reviews
+//!   to an upstream for the gateway's own pages.
+//! - [`any_upstream`] forwards requests that name no resource, or a resource that no upstream serves, to any ready
+//!   upstream.
 //!
-//! A gateway grants nothing: the upstream that answers authorizes the request.
+//! A gateway grants nothing: the upstream that serves a request authorizes it.
 
 pub mod access_control;
 pub mod any_upstream;

@@ -1,4 +1,4 @@
-//! The way from the gateway to any upstream.
+//! Client for requests that any ready upstream can serve.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use transport::peer::BoxError;
 
 use crate::Upstreams;
 
-/// What it takes to have an upstream answer. Clones share it.
+/// Sends requests to any ready upstream. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct UpstreamClient {
-    /// What is known of the upstreams.
+    /// Cluster view whose live members are the ready upstreams.
     pub cluster: Arc<Cluster>,
-    /// How requests get to them.
+    /// Forwarder with the connection pools of the upstreams.
     pub forwarder: Forwarder,
-    /// The upstreams themselves.
+    /// Upstreams with their versions; the newest ready one is preferred.
     pub upstreams: Arc<Upstreams>,
 }
 
@@ -50,7 +50,7 @@ impl UpstreamClient {
         match self.forwarder.forward(forward_request, request).await {
             Ok(response) => Ok(response.map(|body| Body::Peer(Box::new(body)))),
             Err(error) => {
-                tracing::debug!(%error, "no upstream answered");
+                tracing::debug!(%error, "forward to any upstream failed");
                 record.set_retries(error.retries());
                 Err(error.status().into())
             }

@@ -1,7 +1,7 @@
-//! What the inspectors observe of the upstreams, as membership reads it.
+//! Membership feeds of the upstreams, written by their inspectors.
 //!
-//! An upstream is present as long as it counts, and has an address as long as it is ready. So it is live while it is ready, suspect
-//! while it is not, and gone once it was away for too long, by the rules of a server's members.
+//! An upstream has a presence entry until it is removed or forgotten, and an address only while it is ready. Membership
+//! therefore treats a ready upstream as live, one that is not ready as suspect, and a forgotten one as gone.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use tokio::time::Instant;
 use crate::StateDir;
 use crate::versioned_table::{TableFeed, VersionedTable};
 
-/// Observations of the upstreams. Clones share them.
+/// Presence, addresses and discovery documents of the upstreams. Clones share the tables.
 #[derive(Clone, Debug)]
 pub struct UpstreamMembers {
     presence: Arc<VersionedTable<MemberPresence>>,
     addresses: Arc<VersionedTable<Address>>,
     documents: Arc<VersionedTable<StoredDocument>>,
-    /// Documents of upstreams that left, and when they are removed.
+    /// Documents of removed upstreams or former processes, with the time of their removal.
     expiring_documents: Arc<Mutex<Vec<(Instant, ServerId, EntryVersion)>>>,
     state_dir: StateDir,
 }
 
 impl UpstreamMembers {
-    /// No upstreams yet; `state_dir` holds documents of earlier runs.
+    /// Starts without upstreams; `state_dir` persists their documents across restarts of the gateway.
     pub fn new(state_dir: StateDir) -> Self {
         Self {
             presence: Arc::default(),
@@ -41,7 +41,7 @@ impl UpstreamMembers {
         }
     }
 
-    /// The observations as membership follows them.
+    /// Feeds of the three tables for membership. The `failures` feed never changes.
     pub fn feeds(&self) -> MemberFeeds {
         let observed = |version, stored: &StoredDocument| ObservedDocument {
             version,
@@ -55,7 +55,7 @@ impl UpstreamMembers {
         }
     }
 
-    /// Makes an upstream a member, with the document that an earlier run of the gateway kept of it.
+    /// Adds an upstream as a member, with the document persisted by an earlier run if there is one. No-op for a member.
     pub(crate) fn add_upstream(&self, server: &ServerId) {
         if self.presence.get(server).is_some() {
             return;
@@ -69,7 +69,8 @@ impl UpstreamMembers {
         self.presence.put(server, MemberPresence::Inspected(upstream_holder(server)));
     }
 
-    /// Removes an upstream that is not configured any more. Its document lingers, as that of any server that leaves.
+    /// Removes an upstream that is no longer configured or discovered. Its document is kept for
+    /// [`MemberTimeouts::LINGER`].
     pub(crate) fn remove_upstream(&self, server: &ServerId) {
         self.addresses.remove(server);
         self.presence.remove(server);
@@ -78,7 +79,8 @@ impl UpstreamMembers {
         }
     }
 
-    /// Removes an upstream that was away for too long, and its document.
+    /// Removes an upstream that failed for longer than the forget timeout, and deletes its document also from the state
+    /// directory.
     pub(crate) async fn forget_upstream(&self, server: &ServerId) {
         self.addresses.remove(server);
         self.presence.remove(server);
@@ -86,37 +88,37 @@ impl UpstreamMembers {
         self.persist_document(server.clone(), None).await;
     }
 
-    /// Allows requests to an upstream.
+    /// Publishes the address of an upstream, which makes it eligible for requests.
     pub(crate) fn set_ready(&self, server: &ServerId, address: &Address) {
         if self.addresses.get(server).is_none() {
             self.addresses.put(server, address.clone());
         }
     }
 
-    /// Forbids requests to an upstream.
+    /// Withdraws the address of an upstream, so that it receives no requests.
     pub(crate) fn set_not_ready(&self, server: &ServerId) {
         self.addresses.remove(server);
     }
 
-    /// What an upstream served when it was last asked.
+    /// Last discovery document fetched from an upstream.
     pub(crate) fn document(&self, server: &ServerId) -> Option<StoredDocument> {
         self.documents.get(server).map(|(_, document)| document)
     }
 
-    /// Replaces the document of an upstream, here and in the state directory.
+    /// Replaces the document of an upstream in memory and in the state directory.
     pub(crate) async fn put_document(&self, server: &ServerId, document: StoredDocument) {
         let encoded = document.encode();
         self.documents.put(server, document);
         self.persist_document(server.clone(), Some(encoded)).await;
     }
 
-    /// Keeps the document of a former process of an upstream for the linger.
+    /// Stores the document of an upstream's former process for [`MemberTimeouts::LINGER`].
     pub(crate) fn put_lingering(&self, server: &ServerId, document: StoredDocument) {
         let version = self.documents.put(server, document);
         self.expire_document_later(server, version);
     }
 
-    /// True for a member; true for one that is ready.
+    /// Whether the upstream is a member, and whether it is ready.
     #[cfg(test)]
     pub(crate) fn is_member_and_ready(&self, server: &ServerId) -> [bool; 2] {
         [self.presence.get(server).is_some(), self.addresses.get(server).is_some()]
@@ -148,12 +150,13 @@ impl UpstreamMembers {
             None => state_dir.remove(&server),
         });
         if let Ok(Err(error)) = persisting.await {
-            tracing::warn!(server = %name, %error, "--state-dir: what an upstream serves cannot be kept");
+            tracing::warn!(server = %name, %error, "--state-dir: failed to write or remove document");
         }
     }
 }
 
-/// The process of an upstream. It has one name whatever process runs, because its document is fetched before it is live again.
+/// Holder identity of an upstream. It stays the same across restarts of the upstream, because the inspector fetches the
+/// document before it marks the upstream ready again.
 pub(crate) fn upstream_holder(server: &ServerId) -> HolderIdentity {
     HolderIdentity::from_text(&format!("{server}_upstream"))
 }

@@ -1,4 +1,4 @@
-//! All upstreams: who they are, how they are, and how recent that is.
+//! The set of upstreams: inspector tasks, readiness, versions and age of their discovery documents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,23 +21,24 @@ use crate::upstream::Upstream;
 use crate::upstream_members::UpstreamMembers;
 use crate::vouching::VouchingDecider;
 
-/// No merged document is older than this when it is given: a resource that was just defined is found.
+/// Maximum age of discovery documents in a merged response, so that clients find a resource soon after its definition.
 const DISCOVERY_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// How often documents are let go whose time is over: the times are minutes.
+/// How often lingering documents are checked for expiry; they linger for minutes.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the proof that nobody serves something waits for an upstream that was away: it may just have come back.
+/// How long [`Upstreams::catch_up`](FeedProgress::catch_up) waits for an upstream that was not ready: it may just have
+/// recovered.
 const NOT_READY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the upstreams are told by.
+/// Settings of [`Upstreams`].
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamsConfig {
-    /// `--upstream-forget-after`: how long an upstream may fail before it does not count any more.
+    /// `--upstream-forget-after`: time of continuous failure after which an upstream is no longer a member.
     pub forget_after: Duration,
 }
 
-/// The upstreams.
+/// The current upstreams, each with an inspector task.
 pub struct Upstreams {
     config: UpstreamsConfig,
     members: UpstreamMembers,
@@ -46,14 +47,14 @@ pub struct Upstreams {
     vouching_decider: Arc<VouchingDecider>,
     tasks: Tasks,
     tracked: Mutex<BTreeMap<ServerId, TrackedUpstream>>,
-    /// Since when somebody wants to know what they serve.
+    /// Time of the last refresh request; inspectors refetch discovery documents that are older.
     refresh_requested_at: watch::Sender<Option<Instant>>,
 }
 
 struct TrackedUpstream {
     upstream: Upstream,
     status: watch::Receiver<UpstreamStatus>,
-    /// Ends its inspection.
+    /// Stops the inspector.
     stop_token: CancellationToken,
 }
 
@@ -64,7 +65,7 @@ impl std::fmt::Debug for Upstreams {
 }
 
 impl Upstreams {
-    /// No upstreams yet.
+    /// Starts without upstreams, and spawns the task that removes expired documents.
     pub fn new(
         config: UpstreamsConfig,
         members: UpstreamMembers,
@@ -91,7 +92,7 @@ impl Upstreams {
         })
     }
 
-    /// From now on these are the upstreams. Those that are known already go on as they are.
+    /// Replaces the set of upstreams. Inspectors of upstreams in both sets keep running.
     pub fn set_upstreams(&self, upstreams: &[Upstream]) {
         let mut tracked = self.tracked.lock();
         tracked.retain(|server, tracked| {
@@ -126,7 +127,7 @@ impl Upstreams {
         TrackedUpstream { upstream: upstream.clone(), status, stop_token }
     }
 
-    /// Whether what is known of those that are ready is recent enough to be told.
+    /// True if the discovery document of every ready upstream was validated within the last second.
     pub fn is_discovery_recent(&self) -> bool {
         let now = Instant::now();
         let is_recent = |status: &UpstreamStatus| {
@@ -146,13 +147,13 @@ impl Upstreams {
         refusal.map(|refusal| format!("not vouching for users: {}", refusal.text))
     }
 
-    /// How many there are.
+    /// Number of upstreams, ready or not.
     pub fn count(&self) -> usize {
         self.tracked.lock().len()
     }
 
-    /// The upstream of the newest release among those that are ready: what is about no resource is asked of one and the same,
-    /// and the newest knows most.
+    /// The ready upstream of the newest release. Requests without a resource prefer it, so that consecutive responses
+    /// come from the same server.
     pub fn newest_ready(&self) -> Option<ServerId> {
         let known = self.tracked.lock();
         let ready = known.values().filter(|known| known.is_ready());
@@ -160,10 +161,10 @@ impl Upstreams {
         newest.map(|known| known.upstream.server.clone())
     }
 
-    /// Asks again what upstreams serve whenever one of them is doubted.
+    /// Refetches the discovery documents of all upstreams when a member is marked stale, at most once a second.
     pub async fn refetch_stale(self: Arc<Self>, mut stale_members: mpsc::Receiver<ServerId>, stop: CancellationToken) {
         while let Some(Some(server)) = stop.run_until_cancelled(stale_members.recv()).await {
-            tracing::debug!(%server, "an upstream does not serve what it lists; it is asked again");
+            tracing::debug!(%server, "discovery document stale; refetching");
             self.request_refresh(Instant::now());
             stop.run_until_cancelled(tokio::time::sleep(DISCOVERY_AGE_MAX)).await;
         }
@@ -181,7 +182,7 @@ impl TrackedUpstream {
     }
 }
 
-/// Every upstream is asked anew what it serves. One that does not answer is not ready any more.
+/// Refetches the discovery document of every upstream. Succeeds if at least one is ready afterwards.
 impl FeedProgress for Upstreams {
     fn catch_up(&self) -> PortFuture<'_, ()> {
         async move {
@@ -191,7 +192,7 @@ impl FeedProgress for Upstreams {
             let waiting = statuses.into_iter().map(|mut status| async move {
                 let was_not_ready = status.borrow().readiness != UpstreamReadiness::Ready;
                 let known_since = status.wait_for(|status| status.is_known_since(now));
-                // An upstream that is not one any more has nothing to tell, and one that is away is not waited for long.
+                // `wait_for` fails once an upstream is removed. Upstreams that were not ready get a short timeout.
                 match was_not_ready {
                     false => known_since.await.is_ok_and(|status| status.readiness == UpstreamReadiness::Ready),
                     true => tokio::time::timeout(NOT_READY_TIMEOUT, known_since).await.is_ok_and(|known_since| {
@@ -208,7 +209,7 @@ impl FeedProgress for Upstreams {
     }
 }
 
-/// The numbers of a version such as `v1.36.2+k3s1`.
+/// Major, minor and patch of a version such as `v1.36.2+k3s1`; 0 for anything that is not a number.
 fn parse_release(version: &str) -> [u32; 3] {
     let numbers = version.trim_start_matches('v').split(['.', '-', '+']);
     let mut numbers = numbers.map(|number| number.parse().unwrap_or(0));

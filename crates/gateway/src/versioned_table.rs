@@ -1,4 +1,4 @@
-//! A table by server, and feeds that follow it.
+//! A table of entries keyed by server, and membership feeds of its changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use membership::ports::{EntryVersion, Feed, FeedUpdate};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// Entries by server; every write gets a new version.
+/// Entries keyed by server; every write and removal increments the version.
 #[derive(Debug)]
 pub(crate) struct VersionedTable<T> {
     state: Mutex<TableState<T>>,
-    /// The version of the last write.
+    /// Version of the last change; wakes the feeds.
     last_version: watch::Sender<EntryVersion>,
 }
 
@@ -35,19 +35,19 @@ impl<T> Default for VersionedTable<T> {
 }
 
 impl<T: Clone> VersionedTable<T> {
-    /// Puts an entry, whatever was there.
+    /// Inserts or replaces an entry and returns its version.
     pub(crate) fn put(&self, server: &ServerId, value: T) -> EntryVersion {
         self.update(|state| state.insert(server, value))
     }
 
-    /// Removes an entry, if there is one.
+    /// Removes an entry; no-op if absent.
     pub(crate) fn remove(&self, server: &ServerId) {
         if self.get(server).is_some() {
             self.update(|state| state.remove(server));
         }
     }
 
-    /// Removes an entry unless it was replaced since this version.
+    /// Removes an entry if its version is still `expected`.
     pub(crate) fn remove_if(&self, server: &ServerId, expected: EntryVersion) {
         self.update(|state| {
             if state.entries.get(server).is_some_and(|(version, _)| *version == expected) {
@@ -87,11 +87,11 @@ impl<T> TableState<T> {
     }
 }
 
-/// Follows a table: first all entries, then changes.
+/// Feed of a table: delivers all entries first, then changes.
 pub(crate) struct TableFeed<T, G> {
     table: Arc<VersionedTable<T>>,
     last_version: watch::Receiver<EntryVersion>,
-    /// The versions delivered last; `None` before the first delivery.
+    /// Versions in the last delivery; `None` before the first one.
     delivered: Option<BTreeMap<ServerId, EntryVersion>>,
     convert: fn(EntryVersion, &T) -> G,
 }

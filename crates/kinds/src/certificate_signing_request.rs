@@ -1,4 +1,5 @@
-//! Certificate signing requests: the server records the requesting user, and approval is written apart from all else.
+//! Certificate signing requests: the server records the requesting user, and only the `approval` subresource writes
+//! approvals.
 
 use std::cmp::Ordering;
 
@@ -39,17 +40,17 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Requests and trust bundles are selected by their signer.
+/// Field selectors of requests and trust bundles support the signer.
 pub(crate) static BY_SIGNER: SelectableFields =
     SelectableFields { names: &["metadata.name", "spec.signerName"], ..SelectableFields::LISTED };
 
 /// The conditions that only a write to `approval` may add.
 const APPROVAL_CONDITIONS: [&str; 2] = ["Approved", "Denied"];
 
-/// The conditions that stay once they are there.
+/// The conditions that cannot be removed.
 const PERMANENT_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// Records the creating user as the requester, whatever the body says; signers rely on it.
+/// Records the creating user as the requester and ignores the body's values; signers rely on it.
 fn prepare_for_create(user: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let spec = object.entry("spec").or_insert_with(|| json!({}));
     let Some(spec) = spec.as_object_mut() else { return Ok(()) };
@@ -69,7 +70,7 @@ fn prepare_for_create(user: &User, object: &mut JsonObject) -> Result<(), Reject
     Ok(())
 }
 
-/// Keeps the spec as stored; an update that changes it is not refused.
+/// Keeps the stored spec; an update that changes it is not rejected.
 fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     match old.get("spec") {
         Some(spec) => new.insert("spec".to_owned(), spec.clone()),
@@ -92,7 +93,7 @@ fn set_condition_times(old: &JsonObject, next: &mut JsonObject, now: Time) {
     }
 }
 
-/// Refuses a write to `status` that adds an approval or a denial, and restores those that are there.
+/// Rejects a write to `status` that adds an approval or a denial, and restores existing ones.
 fn preserve_approval_conditions(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
     let mut errors = Vec::new();
     for kind in APPROVAL_CONDITIONS {

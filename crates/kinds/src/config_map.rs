@@ -1,4 +1,4 @@
-//! Config maps, and what they share with secrets: keys, sizes, immutable data.
+//! Config maps, and the rules shared with secrets: keys, sizes, immutable data.
 
 use api::FieldError;
 use api::json::JsonObject;

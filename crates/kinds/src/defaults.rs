@@ -1,12 +1,12 @@
-//! What Kubernetes fills in when a client leaves it out.
+//! Default values of fields that a client omits.
 //!
-//! As in Kubernetes, defaults belong to types: a type is completed wherever it is met, from the outside in. Most are one value
-//! for one field and stand in the table [`field_defaults`], or with the field in the table of types; the few that look at other
-//! fields are functions of the kind that the type belongs to. They apply to whatever is decoded: to bodies, and to the result
-//! of a patch.
+//! As in Kubernetes, defaults belong to types and apply wherever a type occurs, from the outermost object inwards. Most
+//! are a constant for one field, in the table [`field_defaults`] or in the table of types; the few that depend on other
+//! fields are functions of the kind. Defaults apply to everything that is decoded: request bodies and results of
+//! patches.
 //!
-//! Not here: what a server adds for other reasons (addresses, selectors of jobs, the status of a new pod), what needs a clock
-//! (when a device was tainted), sums over containers (the requests of a pod as a whole).
+//! Not covered: values that a server adds for other reasons (addresses, selectors of jobs, the status of a new pod),
+//! values that need a clock (when a device was tainted), and sums over containers (the requests of a pod as a whole).
 
 mod field_defaults;
 
@@ -21,7 +21,8 @@ use crate::{
     namespace, network_policy, node, persistent_volume, pod, rbac, replication_controller, service, stateful_set,
 };
 
-/// Completes a body of a kind. It must have passed [`schema::check_types`]: what has a wrong type stays as it is.
+/// Sets the defaults in an object of a kind. It must have passed [`schema::check_types`]; values of wrong types stay
+/// unchanged.
 pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates: &FeatureGates) {
     apply_type_defaults(body, kind, gates);
     apply_declared_defaults(body, kind);
@@ -35,7 +36,7 @@ pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates
     }
 }
 
-/// The empty status: the fields that Go writes although they are zero. `None` if the kind has no status.
+/// The empty status: the fields that Go encodes although they are zero. `None` if the kind has no status.
 pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
     let TypeForm::Struct(status) = kind.field("status")?.value_type().form() else { return None };
     Some(zero_object(status))
@@ -59,7 +60,7 @@ fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
     object
 }
 
-/// Empty parts of a status that Go writes: they are no pointers, or are not marked as omitted when zero.
+/// Empty parts of a status that Go encodes because they are neither pointers nor `omitempty`.
 const WRITTEN_THOUGH_EMPTY: [(&str, &str); 6] = [
     ("IngressStatus", "loadBalancer"),
     ("NodeDaemonEndpoints", "kubeletEndpoint"),

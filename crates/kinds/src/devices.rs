@@ -1,7 +1,7 @@
 //! Device classes, resource claims and resource slices: dynamic resource allocation.
 //!
-//! What v1beta1 has at the top of a request, later versions have under `exactly`; what it has under `basic`, they have at the top
-//! of a device.
+//! Fields at the top of a request in v1beta1 are under `exactly` in later versions; fields under `basic` in v1beta1 are
+//! at the top of a device in later versions.
 
 use api::json::JsonObject;
 use object::KindRules;

@@ -1,4 +1,4 @@
-//! What changes for a cluster from one release to another: what it can serve, how it stores, which gates it knows.
+//! Differences between two releases: served resources, storage versions and feature gates.
 
 mod text;
 
@@ -11,24 +11,24 @@ use crate::release::Release;
 use crate::runtime_config::RuntimeConfig;
 use crate::served_resources::ServedResources;
 
-/// The differences between two releases, everything in the order of names. Its text is for people.
+/// The differences between two releases, sorted by name. `Display` prints a report for humans.
 ///
-/// What a release can serve is what it serves with every gate and every version turned on.
+/// A release can serve a resource if it does so with every feature gate and every version enabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleaseDiff {
-    /// The release to start from.
+    /// First release of the comparison.
     pub from: Release,
-    /// The release to compare it with.
+    /// Second release of the comparison; may be older than `from`.
     pub to: Release,
-    /// Only `to` can serve it.
+    /// Resources that only `to` can serve.
     pub added: Vec<ReleaseResource>,
-    /// Only `from` can serve it.
+    /// Resources that only `from` can serve.
     pub removed: Vec<ReleaseResource>,
-    /// Both can serve it, and only one does so by default: `to` if it says so here, else `from`.
+    /// Resources that both can serve and only one serves by default: `to` if `enabled_by_default`, else `from`.
     pub default_changes: Vec<ReleaseResource>,
-    /// Resources that both store, each in another version.
+    /// Resources that both store, in different versions.
     pub storage_changes: Vec<StorageChange>,
-    /// Gates that one release does not know, or of which they say different things.
+    /// Feature gates that only one release has, or whose specs differ.
     pub gate_changes: Vec<GateChange>,
 }
 
@@ -45,12 +45,12 @@ pub struct ResourceEntry {
     pub subresource: Option<&'static str>,
 }
 
-/// Something that a release can serve, and whether it does so without being told to.
+/// A resource that a release can serve, and whether it does so by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReleaseResource {
-    /// What it is.
+    /// The resource or subresource.
     pub entry: ResourceEntry,
-    /// In the release that has it; in `to` if both have it.
+    /// Default of the release that has it; of `to` if both have it.
     pub enabled_by_default: bool,
 }
 
@@ -65,14 +65,14 @@ pub struct StorageChange {
     pub to: &'static str,
 }
 
-/// A gate of which two releases say different things.
+/// A feature gate that differs between two releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateChange {
-    /// The gate.
+    /// Name of the gate.
     pub name: &'static str,
-    /// What the first release says; `None` if it does not know the gate.
+    /// Spec in the first release; `None` if it does not have the gate.
     pub from: Option<FeatureSpec>,
-    /// What the second release says; `None` if it does not know the gate.
+    /// Spec in the second release; `None` if it does not have the gate.
     pub to: Option<FeatureSpec>,
 }
 

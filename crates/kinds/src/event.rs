@@ -41,7 +41,7 @@ pub(crate) static CORE_STRATEGY: KindStrategy = KindStrategy {
     ..EITHER_GROUP
 };
 
-/// The events of `events.k8s.io`. Refusals name the fields as the core group does.
+/// The events of `events.k8s.io`. Error messages use the field names of the core group.
 pub(crate) static EVENTS_STRATEGY: KindStrategy = KindStrategy {
     immutable_fields: &[
         fixed_field("regarding").displayed_as("involvedObject"),

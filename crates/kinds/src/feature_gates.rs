@@ -1,4 +1,4 @@
-//! Feature gates: which a release knows, which are on, and what `--feature-gates` makes of them.
+//! Feature gates of each release, their defaults, and parsing of `--feature-gates`.
 
 mod dependencies;
 mod table;
@@ -8,19 +8,19 @@ use std::fmt;
 use crate::flag::parse_bool;
 use crate::release::Release;
 
-/// On by default in every release, whatever Kubernetes says: the features this server is for.
+/// Enabled by default in every release, unlike in Kubernetes: they implement the mixed-version proxy.
 const ENABLED_IN_EVERY_RELEASE: [&str; 2] = ["StorageVersionAPI", "UnknownVersionInteroperabilityProxy"];
 
-/// Which gates are on in a server of one release.
+/// The enabled feature gates of a server of one release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
     release: Release,
-    /// By the rows of the table; a gate that the release does not know is off.
+    /// Indexed like the table; false for gates that the release does not have.
     enabled: Vec<bool>,
     warnings: Vec<GateWarning>,
 }
 
-/// A gate that was set although it is about to go. Prints as a kube-apiserver says it.
+/// Warning about a stable or deprecated gate that was set explicitly. `Display` prints kube-apiserver's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateWarning {
     gate: &'static str,
@@ -28,51 +28,51 @@ pub struct GateWarning {
     value: bool,
 }
 
-/// What one release says of a gate.
+/// Stage, default and lock of a gate in one release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureSpec {
-    /// How far the feature has come.
+    /// Maturity of the feature.
     pub stage: FeatureStage,
     /// Whether the gate is on by default.
     pub default: bool,
-    /// Whether anybody may say otherwise.
+    /// Whether the gate may be set to another value than its default.
     pub lock: GateLock,
 }
 
-/// How far a feature has come.
+/// Maturity of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureStage {
-    /// Off by default, may go.
+    /// Disabled by default; may be removed.
     Alpha,
-    /// Mostly on by default.
+    /// Usually enabled by default.
     Beta,
-    /// Here to stay; the gate will go.
+    /// The feature is permanent; the gate will be removed.
     Stable,
-    /// Will go, and the gate with it.
+    /// The feature and its gate will be removed.
     Deprecated,
 }
 
-/// Whether a gate can still be set.
+/// Whether a gate can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateLock {
-    /// It can.
+    /// To true or false.
     Unlocked,
     /// Only to its default.
     Locked,
 }
 
-/// A `--feature-gates` that a kube-apiserver would refuse, in its words.
+/// Error of a `--feature-gates` value, with kube-apiserver's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureGatesError {
     /// A gate without `=true` or `=false`.
     #[error("missing bool value for {0}")]
     MissingValue(Box<str>),
-    /// A gate with a value that is neither.
+    /// A gate whose value is not a boolean.
     #[error("invalid value of {gate}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")]
     InvalidValue {
         /// The gate.
         gate: Box<str>,
-        /// Its value as given.
+        /// The invalid value.
         value: Box<str>,
     },
     /// A gate of another component than `kube`.
@@ -81,7 +81,7 @@ pub enum FeatureGatesError {
     /// Some gates with the prefix `kube:` and some without.
     #[error("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")]
     MixedPrefixes,
-    /// A gate that this release does not know.
+    /// A gate that this release does not have.
     #[error("unrecognized feature gate: {0}")]
     Unrecognized(Box<str>),
     /// A gate that can no longer be set.
@@ -89,26 +89,27 @@ pub enum FeatureGatesError {
     Locked {
         /// The gate.
         gate: &'static str,
-        /// What it was to become.
+        /// The requested value.
         value: bool,
     },
-    /// A gate that is on without others that it needs.
+    /// An enabled gate whose dependencies are disabled.
     #[error("{gate} is enabled, but depends on features that are disabled: [{}]", disabled.join(" "))]
     Dependency {
-        /// The gate that is on.
+        /// The enabled gate.
         gate: &'static str,
-        /// Those that are off.
+        /// The disabled dependencies.
         disabled: Vec<&'static str>,
     },
-    /// Several of these.
+    /// Several errors.
     #[error("[{}]", join_errors(.0))]
     Several(Vec<FeatureGatesError>),
 }
 
 impl FeatureGates {
-    /// Reads the value of `--feature-gates`, `A=true,B=false`; several flags are given joined by commas.
+    /// Parses the value of `--feature-gates`, `A=true,B=false`; values of repeated flags are joined by commas.
     ///
-    /// `AllAlpha` and `AllBeta` set what is not set by name. Of a gate that is named twice the last counts.
+    /// `AllAlpha` and `AllBeta` apply to gates that are not set by name. For a gate that is set twice, the last value
+    /// applies.
     pub fn parse(release: Release, text: &str) -> Result<Self, FeatureGatesError> {
         let settings = parse_settings(text)?;
         let mut refused = Vec::new();
@@ -145,7 +146,7 @@ impl FeatureGates {
         }
     }
 
-    /// The gates of a release as they are by default.
+    /// The default gates of a release.
     pub fn new(release: Release) -> Self {
         let is_on = |row: &table::GateRow| {
             row.spec(release).is_some_and(|spec| spec.default || ENABLED_IN_EVERY_RELEASE.contains(&row.name))
@@ -153,22 +154,22 @@ impl FeatureGates {
         Self { release, enabled: table::GATES.iter().map(is_on).collect(), warnings: Vec::new() }
     }
 
-    /// The release whose gates these are.
+    /// The release of the server.
     pub fn release(&self) -> Release {
         self.release
     }
 
-    /// Whether a gate is on; one that the release does not know is off.
+    /// True if the gate is enabled; false if the release does not have it.
     pub fn enabled(&self, name: &str) -> bool {
         gate_index(name).is_some_and(|row| self.enabled[row])
     }
 
-    /// What should be said once at the start about gates that were set by name, in their order.
+    /// Warnings to log at startup about gates that were set by name, in their order.
     pub fn warnings(&self) -> &[GateWarning] {
         &self.warnings
     }
 
-    /// Every gate of the release, by name: what the release says of it, and whether it is on.
+    /// Every gate of the release, sorted by name, with its spec and whether it is enabled.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, FeatureSpec, bool)> {
         let rows = table::GATES.iter().zip(&self.enabled);
         rows.filter_map(|(row, on)| row.spec(self.release).map(|spec| (row.name, spec, *on)))
@@ -193,7 +194,7 @@ impl FeatureGates {
     }
 }
 
-/// What a release says of a gate; `None` if it does not know it.
+/// Spec of a gate in a release; `None` if the release does not have it.
 pub fn feature_spec(release: Release, name: &str) -> Option<FeatureSpec> {
     find_gate(release, name).map(|(_, spec)| spec)
 }
@@ -207,7 +208,7 @@ fn gate_index(name: &str) -> Option<usize> {
     table::GATES.binary_search_by_key(&name, |row| row.name).ok()
 }
 
-/// The pairs of the flag in their order, without the name of the component.
+/// The key-value pairs of the flag in their order, without the component prefix.
 fn parse_settings(text: &str) -> Result<Vec<(&str, bool)>, FeatureGatesError> {
     let pairs: Vec<_> = text
         .split(',')
@@ -247,7 +248,7 @@ impl fmt::Display for GateWarning {
     }
 }
 
-/// As kube-apiserver's metrics and help name it; stable is the empty word.
+/// Prints the stage as in kube-apiserver's metrics and help; empty for stable.
 impl fmt::Display for FeatureStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

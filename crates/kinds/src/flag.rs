@@ -1,6 +1,6 @@
-//! What `--feature-gates` and `--runtime-config` have in common.
+//! Boolean parsing shared by `--feature-gates` and `--runtime-config`.
 
-/// The words Go's flags take for true and false.
+/// Parses the boolean texts that Go's flags accept.
 pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),

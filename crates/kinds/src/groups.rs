@@ -6,12 +6,13 @@
 //! | `core` | core |
 //! | `devices` | resource |
 //! | `network` | discovery, networking |
-//! | `control_plane` | admissionregistration, apiextensions, apiregistration, coordination, events, flowcontrol, internal |
+//! | `control_plane` | admissionregistration, apiextensions, apiregistration, coordination, events, flowcontrol,
+//! internal |
 //! | `storage` | storage, storagemigration |
 //! | `workloads` | apps, autoscaling, batch, lifecycle, node, policy, scheduling |
 //!
 //! In a row, `since(R34)` is the first release that serves a version, `removed(R37)` the first that does not, and
-//! `undecodable_since(R37)` the first that cannot even read it from storage. [`crate::kind`] has the defaults of a row.
+//! `undecodable_since(R37)` the first that cannot decode it from storage. [`crate::kind`] has the defaults of a row.
 
 mod auth;
 mod control_plane;
@@ -52,8 +53,8 @@ pub static GROUPS: [&BuiltInGroup; 24] = [
     &storage::STORAGE_MIGRATION,
 ];
 
-/// Group-versions that servers register although nothing is served or stored in them: bodies of webhooks, and the forms of
-/// the oldest releases. `--runtime-config` may name them.
+/// Group-versions that servers register without serving or storing anything in them: webhook bodies, and versions of
+/// old releases. `--runtime-config` accepts them.
 const REGISTERED_ONLY: [(&str, &str); 4] = [
     ("admission.k8s.io", "v1"),
     ("admission.k8s.io", "v1beta1"),
@@ -66,7 +67,7 @@ pub fn find_group(name: &str) -> Option<&'static BuiltInGroup> {
     GROUPS.into_iter().find(|group| group.name == name)
 }
 
-/// The kind of this resource, in whatever release.
+/// The kind of this resource, in any release.
 pub fn find_kind(group: &str, resource: &str) -> Option<&'static BuiltInKind> {
     self::find_group(group)?.kinds.iter().find(|kind| kind.plural == resource)
 }
@@ -82,10 +83,10 @@ pub fn may_be_built_in(group: &str, version: &str, resource: &str) -> bool {
     find_kind(group, resource).and_then(|kind| kind.version(version)).is_some_and(|version| version.is_ever_served())
 }
 
-/// Whether a group has the form that only built-in groups may have, so that a release newer than those known may serve it:
-/// no dot, or a name below `k8s.io`.
+/// True if a group name has the form of built-in groups, so that a release newer than the known ones may serve it: no
+/// dot, or a name below `k8s.io`.
 ///
-/// Names below `k8s.io` are also given to custom resources that the Kubernetes project itself maintains.
+/// Custom resources maintained by the Kubernetes project also use names below `k8s.io`.
 pub fn has_built_in_group_name(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }

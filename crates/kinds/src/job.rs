@@ -1,4 +1,4 @@
-//! Jobs: each selects its pods by labels that no other job has.
+//! Jobs; each selects its pods by a label with its uid.
 
 pub(crate) mod table;
 mod update;

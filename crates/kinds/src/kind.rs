@@ -1,4 +1,5 @@
-//! What the table in [`crate::groups`] says of a group, a kind, a version, a subresource, and what follows for one release.
+//! Row types of the table in [`crate::groups`]: groups, kinds, versions and subresources, and their state in one
+//! release.
 
 pub(crate) mod builder;
 
@@ -14,7 +15,7 @@ pub struct BuiltInGroup {
     /// The name; empty for core.
     pub name: &'static str,
     priority: i32,
-    /// Another priority, before a release.
+    /// Priority in releases before this one.
     earlier_priority: Option<(Release, i32)>,
     versions: &'static [(&'static str, i32)],
     /// The kinds, by plural.
@@ -28,7 +29,7 @@ pub struct BuiltInKind {
     pub name: &'static str,
     /// The resource, such as `pods`.
     pub plural: &'static str,
-    /// Whether objects live in namespaces.
+    /// Namespaced or cluster-scoped.
     pub scope: KindScope,
     /// The verbs that the resource supports.
     pub verbs: VerbSet,
@@ -36,15 +37,16 @@ pub struct BuiltInKind {
     pub short_names: &'static [&'static str],
     /// Categories such as `all`.
     pub categories: &'static [&'static str],
-    /// The feature gate without which no version is served.
+    /// Feature gate that must be enabled to serve any version.
     pub gate: Option<&'static str>,
-    /// Whether this server implements it. Requests for what is listed and not implemented go to a member that serves it.
+    /// Whether this server implements it. Requests for what is listed and not implemented go to a member that serves
+    /// it.
     pub is_implemented: bool,
     /// The subresources, by name.
     pub subresources: &'static [BuiltInSubresource],
     /// The versions, the preferred one first.
     pub versions: &'static [KindVersion],
-    /// What is special about the kind.
+    /// Kind-specific rules.
     pub strategy: &'static KindStrategy,
     storage: KindStorage,
     key_override: Option<&'static str>,
@@ -58,7 +60,7 @@ pub struct KindVersion {
     /// `None` if no known release serves it: objects may still be stored in it.
     served: Option<ReleaseRange>,
     decodable: ReleaseRange,
-    /// On by default although it is a beta version.
+    /// Enabled by default although it is a beta version.
     enabled_by_default: bool,
 }
 
@@ -71,11 +73,12 @@ pub struct BuiltInSubresource {
     pub kind: ResponseKind,
     /// The verbs that the subresource supports.
     pub verbs: VerbSet,
-    /// The feature gate without which it is not served.
+    /// Feature gate that must be enabled to serve it.
     pub gate: Option<&'static str>,
-    /// Whether it opens a connection: then any method reaches it, whatever the verbs say.
+    /// Whether it opens a connection; then every HTTP method is accepted, regardless of `verbs`.
     pub is_connect: bool,
-    /// Whether this server implements it. Requests for what is listed and not implemented go to a member that serves it.
+    /// Whether this server implements it. Requests for what is listed and not implemented go to a member that serves
+    /// it.
     pub is_implemented: bool,
     since: Release,
 }
@@ -83,11 +86,11 @@ pub struct BuiltInSubresource {
 /// The kind of a subresource's responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
-    /// The kind it is a part of.
+    /// The kind of the resource.
     Parent,
     /// Another kind of the same group and version.
     Sibling(&'static str),
-    /// A kind of another group, in one version whatever the parent's.
+    /// A kind of another group and version: group, version, kind.
     Foreign(&'static str, &'static str, &'static str),
 }
 
@@ -100,7 +103,7 @@ enum KindStorage {
     VersionSince(&'static [(Release, &'static str)]),
     /// As the resource of the same name in another group.
     SharedWithGroup(&'static str),
-    /// Not at all: the answer is computed.
+    /// Not stored: the response is computed.
     NotStored,
 }
 
@@ -141,7 +144,8 @@ impl BuiltInKind {
         self.versions.iter().filter(move |version| version.decodable.contains(release))
     }
 
-    /// The version in which a server of this release stores objects; `None` if it does not have the kind, or stores none.
+    /// The version in which a server of this release stores objects; `None` if it does not have the kind, or stores
+    /// none.
     pub fn storage_version(&self, release: Release) -> Option<&'static str> {
         let preferred = self.served_versions(release).next()?.name;
         match self.storage {
@@ -153,7 +157,7 @@ impl BuiltInKind {
         }
     }
 
-    /// The group whose resource of the same name keeps the objects, if it is not this kind's own.
+    /// The other group that stores the objects under the same resource name; `None` if the kind stores its own.
     pub fn storage_group(&self) -> Option<&'static str> {
         match self.storage {
             KindStorage::SharedWithGroup(group) => Some(group),
@@ -183,7 +187,7 @@ impl KindVersion {
         self.served.is_some()
     }
 
-    /// Whether a server serves it without being told to: stable versions, and a few betas.
+    /// True if a server serves it by default: stable versions and a few beta versions.
     pub fn is_enabled_by_default(&self) -> bool {
         self.enabled_by_default || StabilityLevel::of_version(self.name) == StabilityLevel::Stable
     }

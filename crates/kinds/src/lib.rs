@@ -1,16 +1,17 @@
-//! Built-in kinds × Kubernetes releases: what a server of a given release serves, stores and understands, and what is special about
-//! each kind.
+//! Built-in kinds of every Kubernetes release: the resources a server serves, their storage versions, and kind-specific
+//! rules.
 //!
-//! Pure: no I/O, no clock, no async, no HTTP; refusals are typed. [`groups`] is the table of kinds and [`feature_gates`] that of
-//! feature gates; [`FeatureGates`] and [`RuntimeConfig`] read the flags that turn parts on and off; [`ServedResources`] is what one
-//! server serves; [`diff_releases()`] compares two releases; [`types`] is the table of types behind the kinds.
+//! The crate is pure: no I/O, clock, async or HTTP; rejections are typed. [`groups`] is the table of kinds and
+//! [`feature_gates`] the table of feature gates. [`FeatureGates`] and [`RuntimeConfig`] parse the flags that enable and
+//! disable parts. [`ServedResources`] holds the resources of one server, [`diff_releases()`] compares two releases, and
+//! [`types`] is the table of Go types.
 //!
-//! Each row of [`groups`] names the [`KindStrategy`] of its kind, which stands in the file or folder of the kind: what a new object
-//! gets, what an update may not change, values that are refused, conversion, table columns, selectable fields. A server reads the
-//! strategy from the resource that it serves.
+//! Each row of [`groups`] refers to the [`KindStrategy`] of its kind, defined in the file or folder of the kind:
+//! initialization of new objects, immutable fields, invalid values, conversion, table columns, selectable fields.
+//! Handlers read the strategy from the resource that they serve.
 //!
-//! Reading order: [`groups`] (one of its files shows most), [`kind`], [`strategy`] and one kind, such as `service`; then
-//! [`served_resources`], [`defaults`], [`value_validation`], [`update_validation`] and [`openapi`].
+//! Reading order: [`groups`] (one of its files shows most), [`kind`], [`strategy`] and one kind, such as `service`;
+//! then [`served_resources`], [`defaults`], [`value_validation`], [`update_validation`] and [`openapi`].
 
 // Releases, and what a server of one serves.
 pub mod diff;

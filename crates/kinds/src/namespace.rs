@@ -1,4 +1,4 @@
-//! Namespaces: the label that names them, the finalizer that keeps them until they are empty, and those that must stay.
+//! Namespaces: name label, finalizer, phase, and namespaces that cannot be deleted.
 
 use access::User;
 use api::json::JsonObject;
@@ -41,13 +41,13 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
 /// The label by which selectors find a namespace by its name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// The finalizer that the namespace controller removes once nothing is left inside.
+/// The finalizer that the namespace controller removes once the namespace is empty.
 const FINALIZER: &str = "kubernetes";
 
 /// Finalizers without a domain.
 const STANDARD_FINALIZERS: [&str; 3] = [FINALIZER, "orphan", "foregroundDeletion"];
 
-/// Namespaces that the control plane itself lives in.
+/// Namespaces of the control plane, which cannot be deleted.
 const UNDELETABLE_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Sets the name label, the finalizer and the phase of a new namespace.
@@ -74,7 +74,7 @@ fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Reje
     Ok(())
 }
 
-/// A deleted namespace stays, terminating, until its finalizers are gone.
+/// A deleted namespace stays in phase `Terminating` until its finalizers are removed.
 fn mark_terminating(removed: &JsonObject, stored: &JsonObject, now: Time) -> DeleteOutcome {
     let finalizers = removed.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
     if finalizers.is_none_or(Vec::is_empty) {

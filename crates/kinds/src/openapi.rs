@@ -1,7 +1,7 @@
 //! OpenAPI documents of one server, made from its served resources.
 //!
-//! `/openapi/v3` is an index with one document per group-version; `/openapi/v2` is one document for all, in JSON and in protobuf.
-//! Each is built at its first request. The deprecated `/watch/` paths are left out.
+//! `/openapi/v3` is an index with one document per group-version; `/openapi/v2` is one document for all, in JSON and in
+//! protobuf. Each is built at its first request. The deprecated `/watch/` paths are left out.
 
 mod paths;
 
@@ -33,7 +33,7 @@ struct GroupVersionDocument {
 }
 
 impl OpenApi {
-    /// The documents for what this surface serves. Nothing is built yet.
+    /// The documents of these served resources; each is built at its first request.
     pub fn new(served_resources: Arc<ServedResources>) -> Self {
         let mut versions: BTreeMap<String, GroupVersionDocument> = BTreeMap::new();
         for (position, served) in served_resources.resources().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Persistent volumes, and what they share with claims to them.
+//! Persistent volumes, and the rules shared with persistent volume claims.
 
 use access::User;
 use api::FieldError;

@@ -1,6 +1,6 @@
 //! Claims to persistent volumes.
 //!
-//! How much smaller a claim may become is not judged here.
+//! The lower limit for shrinking a claim is not checked.
 
 use access::User;
 use api::FieldError;
@@ -83,7 +83,7 @@ fn check_storage_class(update: ObjectUpdate<'_>, new: &mut JsonObject) -> Option
     Some(FieldError::invalid(field, after.unwrap_or_default(), FIELD_IS_IMMUTABLE))
 }
 
-/// A claim that is bound may ask for more space, and for other attributes.
+/// A bound claim may request more storage and another attributes class.
 fn allow_bound_claim_changes(update: ObjectUpdate<'_>, new: &mut JsonObject) {
     let requests = new.get_mut("resources").and_then(|resources| resources.get_mut("requests"));
     if let Some(requests) = requests.and_then(Value::as_object_mut) {

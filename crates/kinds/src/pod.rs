@@ -73,7 +73,7 @@ fn grace_seconds(pod: &JsonObject, requested: Option<i64>) -> i64 {
     if seconds < 0 { 1 } else { seconds }
 }
 
-/// The fields that selectors may name.
+/// The fields that field selectors support.
 static SELECTABLE_FIELDS: SelectableFields = SelectableFields {
     names: &[
         "metadata.name",
@@ -101,14 +101,15 @@ static SELECTABLE_FIELDS: SelectableFields = SelectableFields {
     ..SelectableFields::LISTED
 };
 
-/// A new pod waits, in the class that its containers put it into.
+/// A new pod is pending, with the quality-of-service class of its containers.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let status = json!({"phase": "Pending", "qosClass": qos_class(object)});
     object.insert("status".to_owned(), status);
     Ok(())
 }
 
-/// `pods/status`: owners stay, because old kubelets garbled them, and so does the class of service, which they dropped.
+/// `pods/status`: keeps owner references, which old kubelets corrupted, and the quality-of-service class, which they
+/// dropped.
 fn prepare_status_update(old: &JsonObject, new: &mut JsonObject, _: Time) -> Result<(), Rejection> {
     restore_metadata_field(old, new, "ownerReferences");
     let class = unstructured::get(old, &["status", "qosClass"])

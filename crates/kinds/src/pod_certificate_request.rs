@@ -1,4 +1,4 @@
-//! Pod certificate requests: the beta version has two ways to prove a key that v1 has given up.
+//! Pod certificate requests: v1beta1 has two proof-of-possession fields that v1 has removed.
 
 use api::json::JsonObject;
 use object::KindRules;

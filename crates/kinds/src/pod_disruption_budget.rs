@@ -1,4 +1,4 @@
-//! Pod disruption budgets: whether a pod may be evicted now, and what that costs its budget.
+//! Pod disruption budgets: eviction checks and their effect on the budget's status.
 
 use api::FieldError;
 use api::json::JsonObject;

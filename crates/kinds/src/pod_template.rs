@@ -1,4 +1,4 @@
-//! Pod templates that are objects of their own.
+//! The kind `PodTemplate`.
 
 use object::KindRules;
 use object::rules::GenerationRule;

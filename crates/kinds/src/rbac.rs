@@ -1,4 +1,4 @@
-//! Roles and role bindings: the server completes what clients leave out and refuses what it could not enforce.
+//! Roles and role bindings: defaults, and rejection of rules that the server could not enforce.
 
 use access::rbac;
 use access::rbac::RbacKind;

@@ -22,7 +22,7 @@ pub enum Release {
     R37,
 }
 
-/// A text that names no known release.
+/// Text that is not a known release.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a Kubernetes release this server knows: give one of {oldest} to {newest}", oldest = Release::OLDEST, newest = Release::NEWEST)]
 pub struct ReleaseError(Box<str>);

@@ -1,21 +1,21 @@
-//! Reviews: questions about access that are posted as objects, answered, and never stored.
+//! Access reviews, which are created by POST and never stored.
 
 use crate::strategy::KindStrategy;
 
-/// The review that a resource is.
+/// The review that a resource implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewKind {
-    /// Whose a token is.
+    /// TokenReview: the user of a token.
     Token,
-    /// Whether a subject may do something.
+    /// SubjectAccessReview: whether a subject may perform an action.
     SubjectAccess,
-    /// Whether a subject may do something in a namespace.
+    /// LocalSubjectAccessReview: the same within a namespace.
     LocalSubjectAccess,
-    /// Whether the caller may do something.
+    /// SelfSubjectAccessReview: whether the caller may perform an action.
     SelfSubjectAccess,
-    /// Everything that the caller may do in a namespace.
+    /// SelfSubjectRulesReview: all rules of the caller in a namespace.
     SelfSubjectRules,
-    /// Who the caller is.
+    /// SelfSubjectReview: the caller's user.
     SelfSubject,
 }
 

@@ -1,4 +1,4 @@
-//! `--runtime-config`: which versions and resources a server offers, apart from its defaults.
+//! `--runtime-config`: enables and disables versions and resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +11,24 @@ use crate::release::Release;
 
 /// The value of `--runtime-config`, checked against a release.
 ///
-/// The narrower key wins: `group/version/resource`, then `group/version`, then `api/alpha`, `api/beta` and `api/ga`, then
-/// `api/all`, then the default of the release. The core group's version is written `/v1`.
+/// The narrower key wins: `group/version/resource`, then `group/version`, then `api/alpha`, `api/beta` and `api/ga`,
+/// then `api/all`, then the default of the release. The core group's version is written `/v1`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeConfig {
     all: Option<bool>,
     stable: Option<bool>,
     beta: Option<bool>,
     alpha: Option<bool>,
-    /// Each key once; people name a handful.
+    /// Each key once; usually a handful.
     versions: Vec<(GroupVersion, bool)>,
     /// Each key once.
     resources: Vec<(GroupVersionResource, bool)>,
 }
 
-/// A `--runtime-config` that a kube-apiserver would refuse, in its words.
+/// Error of a `--runtime-config` value, with kube-apiserver's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuntimeConfigError {
-    /// Everything off: such a server would have no purpose.
+    /// Every version is disabled.
     #[error("invalid runtime-config with only api/all=false")]
     EverythingDisabled,
     /// A key that is neither `api/…` nor made of two or three parts.
@@ -67,9 +67,9 @@ pub enum RuntimeConfigError {
 }
 
 impl RuntimeConfig {
-    /// Reads the value of `--runtime-config`, `key=value,…`; several flags are given joined by commas.
+    /// Parses the value of `--runtime-config`, `key=value,…`; values of repeated flags are joined by commas.
     ///
-    /// A key without a value is turned on. Of a key that is given twice the last counts.
+    /// A key without a value is enabled. For a key that is given twice, the last value applies.
     pub fn parse(release: Release, text: &str) -> Result<Self, RuntimeConfigError> {
         let pairs = text.split(',').filter(|pair| !pair.is_empty());
         let pairs: BTreeMap<&str, &str> = pairs
@@ -90,7 +90,7 @@ impl RuntimeConfig {
         Ok(config)
     }
 
-    /// Whether a server with this configuration offers the resource in this version; `enabled_by_default` is for what no key speaks of.
+    /// True if the resource is enabled in this version; `enabled_by_default` applies if no key matches.
     pub(crate) fn is_enabled(&self, group: &str, version: &KindVersion, resource: &str, by_default: bool) -> bool {
         let name = version.name;
         let level = match StabilityLevel::of_version(name) {

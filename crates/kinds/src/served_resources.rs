@@ -1,4 +1,4 @@
-//! What one server serves and stores: a release, with its gates and its `--runtime-config` applied.
+//! Resources that one server serves and stores: those of a release with its feature gates and `--runtime-config`.
 
 mod discovery_documents;
 
@@ -37,20 +37,20 @@ pub struct ServedResource {
     pub kind: &'static BuiltInKind,
     /// The subresources that this release and its gates offer, by name.
     pub subresources: Vec<&'static BuiltInSubresource>,
-    /// How objects are stored; the same for every version. `None` if they are not.
+    /// How objects are stored; the same for every version. `None` if they are not stored.
     pub stored_resource: Option<Arc<StoredResource>>,
     /// The rules of objects of this kind.
     pub rules: KindRules,
 }
 
-/// How the objects of a resource are stored, whatever the version they are served in.
+/// Storage of the objects of a resource, the same for every served version.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StoredResource {
     /// The group and the version in which this server writes, and the kind.
     pub encoding: GroupVersionKind<&'static str>,
     /// The resource.
     pub resource: &'static str,
-    /// What this server can read from storage, its own encoding among it. A set: the order has no meaning.
+    /// Versions that this server decodes from storage, including its own encoding. The order has no meaning.
     pub decodable_versions: Vec<GroupVersion<&'static str>>,
     /// The versions of the encoding's group in which this server offers the resource, the preferred one first.
     pub served_versions: Vec<&'static str>,
@@ -97,7 +97,7 @@ impl ServedResources {
         &self.resources
     }
 
-    /// Every resource that is kept in storage, once, whatever the number of its versions and groups.
+    /// Every stored resource once, regardless of the number of its versions and groups.
     pub fn stored_resources(&self) -> &[Arc<StoredResource>] {
         &self.stored_resources
     }
@@ -139,7 +139,8 @@ fn offered_kinds(gates: &FeatureGates, config: &RuntimeConfig) -> Vec<OfferedKin
 }
 
 impl OfferedKind {
-    /// Where the objects are stored: with the same resource of another group if that group is offered at all, else by themselves.
+    /// Group that stores the objects: another group with the same resource if that group is served, else the kind's
+    /// own.
     fn storage_group_resource(&self, offers: &[Self]) -> GroupResource<&'static str> {
         let elsewhere = self.kind.storage_group();
         let elsewhere = elsewhere.filter(|group| offers.iter().any(|offer| offer.group.name == *group));
@@ -169,7 +170,7 @@ impl OfferedKind {
     }
 }
 
-/// How the objects that all of these offer are stored; `None` if they are not.
+/// Storage of the objects that these kinds share; `None` if they are not stored.
 fn stored_resource_for(
     gates: &FeatureGates,
     home: GroupResource<&'static str>,

@@ -1,4 +1,4 @@
-//! StorageVersions: names that say a resource, and entries that do not contradict each other.
+//! StorageVersions: names identify a resource, and entries must be consistent.
 
 mod validation;
 
@@ -28,8 +28,8 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// What a new one has, and the refusal of a name that is not `<group>.<resource>`. That there is a name at all is checked with
-/// the rest of the metadata.
+/// Initializes a new object, and rejects a name that is not `<group>.<resource>`. Metadata validation rejects an absent
+/// name.
 fn prepare_for_create(object: &mut JsonObject) -> Result<(), Rejection> {
     for part in ["spec", "status"] {
         object.entry(part).or_insert_with(|| JsonObject::new().into());

@@ -1,7 +1,7 @@
-//! What is special about a kind, as one value per kind.
+//! Kind-specific behaviour, as one [`KindStrategy`] per kind.
 //!
-//! Each row of [`crate::groups`] names the strategy of its kind, so that handlers read it from the resource they serve and never
-//! ask for a kind by name. A strategy states what differs from [`KindStrategy::DEFAULT`].
+//! Each row of [`crate::groups`] refers to the strategy of its kind, so handlers read it from the resource they serve
+//! and never compare kind names. A strategy states deviations from [`KindStrategy::DEFAULT`].
 
 use access::User;
 use access::rbac::RbacKind;
@@ -24,7 +24,7 @@ use crate::review::ReviewKind;
 use crate::update_validation::ObjectUpdate;
 use crate::update_validation::immutable_fields::ImmutableField;
 
-/// The rules of a kind with nothing special about it.
+/// Rules of a kind without deviations.
 pub(crate) const RULES: KindRules = KindRules { generation: GenerationRule::Absent, ..KindRules::NAMESPACED };
 
 /// The behaviour of one kind, the same for all its versions.
@@ -34,19 +34,19 @@ pub struct KindStrategy {
     pub(crate) rules: KindRules,
     /// Whether a created object keeps the status that the client sent, as nodes do.
     pub keeps_status_on_create: bool,
-    /// Whether a deletion is answered with the deleted object instead of a Status.
+    /// Whether a deletion returns the deleted object instead of a Status.
     pub returns_deleted_object: bool,
     /// From this release on, the warning that every response carries.
     pub deprecation: Option<(Release, &'static str)>,
-    /// Completes a new object and refuses what it must not have. The user is the creator.
+    /// Initializes and validates a new object. The user is the creator.
     pub prepare_for_create: fn(&User, &mut JsonObject) -> Result<(), Rejection>,
-    /// Restores what an update may not change and refuses what it must not. Old state first.
+    /// Restores or rejects changes that an update must not make. Old state first.
     pub prepare_for_update: fn(&JsonObject, &mut JsonObject) -> Result<(), Rejection>,
-    /// Refuses the deletion of an object by its name.
+    /// Rejects the deletion of an object by its name.
     pub check_deletable: fn(&str) -> Result<(), Rejection>,
     /// Changes the outcome of a deletion. The object is as stored.
     pub adjust_deletion: fn(&JsonObject, DeleteOutcome, Time) -> DeleteOutcome,
-    /// Whether an update removes the object because nothing holds it any more. Old state first.
+    /// True if an update removes the object because no finalizer is left. Old state first.
     pub is_removed_by_update: fn(&JsonObject, &JsonObject) -> bool,
     pub(crate) subresources: &'static [SubresourceStrategy],
     pub(crate) validate: fn(&mut Vec<FieldError>, &JsonObject),
@@ -56,9 +56,9 @@ pub struct KindStrategy {
     pub columns: &'static [Column],
     /// The condition of a table row.
     pub row_condition: fn(&JsonObject) -> Option<Value>,
-    /// The fields that field selectors may name.
+    /// The fields that field selectors support.
     pub selectable_fields: &'static SelectableFields,
-    /// Where the `scale` subresource finds its numbers.
+    /// Field paths of the `scale` subresource.
     pub scale: ScalePaths<'static>,
     /// The conversion between two versions whose fields differ; `None` if only the name of the version changes.
     pub conversion: fn(GroupVersion<&str>, GroupVersion<&str>) -> Option<Conversion>,
@@ -66,12 +66,12 @@ pub struct KindStrategy {
     pub signer_verb: fn(&str, &JsonObject, &JsonObject) -> Option<&'static str>,
     /// The RBAC kind, whose writes must not grant more than the writer has.
     pub rbac: Option<RbacKind>,
-    /// The review that a POST is answered with.
+    /// The review that a POST performs.
     pub review: Option<ReviewKind>,
 }
 
 impl KindStrategy {
-    /// A kind with nothing special about it.
+    /// A kind without deviations.
     pub const DEFAULT: Self = Self {
         rules: RULES,
         keeps_status_on_create: false,
@@ -96,13 +96,13 @@ impl KindStrategy {
         review: None,
     };
 
-    /// How objects are written through a subresource; `None` if they are not.
+    /// Rules of writes through a subresource; `None` if it is not writable.
     pub fn subresource(&self, name: &str) -> Option<&'static SubresourceStrategy> {
         self.subresources.iter().chain(COMMON_SUBRESOURCES).find(|subresource| subresource.name == name)
     }
 }
 
-/// What a write through a subresource may change. Everything else stays as it is stored, whatever the request says.
+/// Rules of writes through a subresource. Fields that it does not write keep their stored values.
 #[derive(Clone, Copy, Debug)]
 pub struct SubresourceStrategy {
     pub(crate) name: &'static str,
@@ -111,7 +111,7 @@ pub struct SubresourceStrategy {
     pub writes_status: bool,
     /// Completes the next state, which has the writable fields of the request. Stored state first.
     pub(crate) complete: fn(&JsonObject, &mut JsonObject, &FeatureGates, Time),
-    /// Restores what the write may not change and refuses what it must not. Stored state first.
+    /// Restores or rejects changes that the write must not make. Stored state first.
     pub prepare: fn(&JsonObject, &mut JsonObject, Time) -> Result<(), Rejection>,
 }
 
@@ -120,9 +120,9 @@ pub struct SubresourceStrategy {
 pub(crate) enum WritableFields {
     /// These fields, as one or two names with a dot.
     Fields(&'static [&'static str]),
-    /// `status`, and metadata where [`object::rules::StatusSubresource`] says so.
+    /// `status`, and the metadata that [`object::rules::StatusSubresource`] allows.
     Status,
-    /// What its handler decides: the body is a request of a kind of its own.
+    /// Decided by the handler: the body has a kind of its own, such as `Binding`.
     HandlerDefined,
 }
 
@@ -143,7 +143,7 @@ impl SubresourceStrategy {
         Self { prepare, ..Self::new("status", WritableFields::Status) }
     }
 
-    /// The state that a write asks for: the stored object with the fields that the subresource writes. `None` for a status,
+    /// The requested state: the stored object with the fields that the subresource writes. `None` for a status,
     /// which is taken over with its metadata later.
     pub fn next_state(&self, [old, new]: [&JsonObject; 2], gates: &FeatureGates, now: Time) -> Option<JsonObject> {
         let WritableFields::Fields(fields) = self.fields else { return None };
@@ -153,8 +153,8 @@ impl SubresourceStrategy {
     }
 }
 
-/// The stored object with these fields as the request has them, and with the uid and resourceVersion that the request names:
-/// both are checked later.
+/// The stored object with these fields as the request has them, and with the uid and resourceVersion that the request
+/// names: both are checked later.
 fn restrict_to_fields(old: &JsonObject, new: &JsonObject, fields: &[&str]) -> JsonObject {
     let mut next = old.clone();
     for path in ["metadata.uid", "metadata.resourceVersion"].iter().chain(fields) {

@@ -1,14 +1,14 @@
-//! What an update may not change.
+//! Validation of updates: immutable fields and forbidden changes.
 //!
-//! Most of it is one field that stays as it was created: a row of the kind's [`immutable_fields`]. The rest looks at other fields or
-//! lets some changes pass, and is a function of the kind. Every refusal has Kubernetes' words, and the difference between two
-//! releases is a difference between two rows. Where Kubernetes adds a comparison of its inner types, ours is one of the objects
-//! as clients see them.
+//! Most rules are one immutable field: a row of the kind's [`immutable_fields`]. Rules that depend on other fields or
+//! allow some changes are functions of the kind. Messages equal Kubernetes', and differences between releases are
+//! separate rows. Where a Kubernetes message contains a diff of internal types, ours contains a diff of the objects as
+//! clients see them.
 //!
-//! A write through a subresource is judged by the same rules, unless the subresource has rules of its own: `pods/resize` may
-//! change what a write to the pod may not.
+//! The same rules apply to writes through a subresource, unless it has rules of its own: `pods/resize` may change
+//! fields that are immutable in the pod.
 //!
-//! Not here: most of what a status may not become, and rules for new objects.
+//! Not covered: most rules for status, and rules for new objects.
 
 pub(crate) mod immutable_fields;
 pub(crate) mod unified_diff;
@@ -22,12 +22,12 @@ use serde_json::Value;
 use crate::feature_gates::FeatureGates;
 use crate::strategy::KindStrategy;
 
-/// The usual refusal of a change of an immutable field.
+/// The usual message for an immutable field.
 pub(crate) const FIELD_IS_IMMUTABLE: &str = "field is immutable";
 
-/// What an update changes and must not. Both states are in the version of `kind`; the new one is complete, with all its
-/// defaults, and the old one should be: servers of other releases have stored fewer of them. `subresource` is the one through
-/// which the update came; empty: the object itself.
+/// Errors for the forbidden changes of an update. Both states are in the version of `kind`; the new one is complete,
+/// with all its defaults, and the old one should be: servers of other releases have stored fewer of them. `subresource`
+/// is the one through which the update came; empty: the object itself.
 pub fn validate_update(
     strategy: &KindStrategy,
     kind: StructType<'_>,
@@ -78,12 +78,12 @@ impl<'a> ObjectUpdate<'a> {
         self.new_value(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether a field stays. One that the type does not have does.
+    /// True if a field is unchanged, or the type does not have it.
     pub(crate) fn is_unchanged(self, path: &str) -> bool {
         self.field(path).is_none_or(|field| is_field_equal(field, self.old_value(path), self.new_value(path)))
     }
 
-    /// The value that the update asks for, as Kubernetes shows it.
+    /// The requested value, as Kubernetes prints it in messages.
     pub(crate) fn displayed_value(self, path: &str) -> Value {
         if let Some(value) = self.new_value(path) {
             return value.clone();

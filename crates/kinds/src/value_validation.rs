@@ -1,15 +1,15 @@
-//! Values that Kubernetes refuses, in new objects and in changed ones.
+//! Validation of values in new and updated objects.
 //!
-//! These are the mistakes that people make: an invalid schedule, labels that the selector does not match, a port out of range.
-//! Nothing is demanded here that an object may lack; the rest of what Kubernetes validates is accepted as it is.
+//! It covers common mistakes: an invalid schedule, labels that the selector does not match, a port out of range. It
+//! does not check required fields; other values that Kubernetes validates are accepted unchecked.
 
 use api::FieldError;
 use api::json::JsonObject;
 
 use crate::strategy::KindStrategy;
 
-/// The invalid values of an object, in Kubernetes' words. The object must have passed [`schema::check_types`] and have its
-/// defaults.
+/// The invalid values of an object, in Kubernetes' words. The object must have passed [`schema::check_types`] and have
+/// its defaults.
 pub fn validate_values(strategy: &KindStrategy, object: &JsonObject) -> Vec<FieldError> {
     let mut errors = Vec::new();
     (strategy.validate)(&mut errors, object);

@@ -1,4 +1,4 @@
-//! What one may do with a resource, as the words of discovery.
+//! Verbs of a resource, as listed in discovery.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl VerbSet {
 
     /// Get, patch and update: a part of an object, such as its status.
     pub const GET_PATCH_UPDATE: Self = Self::GET.union(Self::PATCH).union(Self::UPDATE);
-    /// Get and list: what is computed, not stored.
+    /// Get and list: computed resources that are not stored.
     pub const GET_LIST: Self = Self::GET.union(Self::LIST);
     /// Create and get: a connection that is upgraded, by POST or by GET.
     pub const UPGRADE: Self = Self::CREATE.union(Self::GET);

@@ -1,4 +1,4 @@
-//! Pieces that workloads share: replicas, selectors, pod templates, rolling updates.
+//! Rules shared by workloads: replicas, selectors, pod templates, rolling updates.
 
 use api::FieldError;
 use api::json::JsonObject;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Any JSON value of modest size; names are few, so that two values overlap.
+/// Small JSON values with few distinct field names, so that two generated values overlap.
 pub(crate) fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

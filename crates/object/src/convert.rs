@@ -1,17 +1,17 @@
 //! Conversion of an object between the versions of its kind.
 //!
-//! Most versions of a kind have the same fields, and only the name of the version changes. The caller knows the conversions of
-//! those that differ. Fields that neither version knows are kept.
+//! Most versions of a kind have the same fields, so only `apiVersion` changes. For versions whose fields differ, the
+//! caller passes a conversion. Fields that neither version defines are kept.
 
 use api::json::JsonObject;
 use api::{GroupVersion, GroupVersionKind};
 use serde_json::Value;
 
-/// A conversion that changes more than the name of the version.
+/// A conversion between versions whose fields differ.
 pub type Conversion = fn(&mut JsonObject);
 
-/// Brings an object into another version of its kind. `conversion_between` gives the conversion between two versions whose
-/// fields differ.
+/// Converts an object to another version of its kind. `conversion_between` returns the conversion between two versions
+/// whose fields differ.
 pub fn convert(
     object: &mut JsonObject,
     target: GroupVersionKind<&str>,

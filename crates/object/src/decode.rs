@@ -1,7 +1,7 @@
-//! Request bodies: JSON or YAML bytes to an object of the kind that the request is about.
+//! Decodes request bodies from JSON or YAML into an object of the requested kind.
 //!
-//! Nothing that comes out is nested deeper than [`DEPTH_MAX`], and metadata holds no field of a wrong type, so that the rest
-//! of the crate can walk it without looking twice.
+//! Decoded objects nest no deeper than [`DEPTH_MAX`], and their metadata fields have the right types; the rest of the
+//! crate relies on both.
 
 mod json;
 mod metadata_types;
@@ -15,14 +15,14 @@ use crate::unstructured::{metadata_mut, metadata_string};
 
 pub(crate) use metadata_types::go_json_type_name;
 
-/// How deep a body may nest. Reading stops at 127 levels, and what we add ourselves (the managed fields of an object lie
-/// three levels deeper than the fields) must fit as well.
+/// Maximum nesting depth of a body. The JSON parser allows 127 levels, and the levels that the server adds must fit
+/// too: managed fields nest three levels deeper than the fields they describe.
 pub const DEPTH_MAX: usize = 100;
 
-/// How many duplicate fields are reported, as in Kubernetes.
+/// Limit of reported duplicate fields, as in Kubernetes.
 const REPORTED_DUPLICATES_MAX: usize = 100;
 
-/// How a body is written.
+/// Encoding of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEncoding {
     /// `application/json`
@@ -31,16 +31,16 @@ pub enum BodyEncoding {
     Yaml,
 }
 
-/// A body as a value.
+/// A decoded body and its duplicate fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded<T> {
-    /// What it says; of fields that come twice, the last.
+    /// The decoded value; for duplicate fields the last one.
     pub value: T,
-    /// The fields that come twice, worded as a warning or a strict decoding error.
+    /// Duplicate fields, as texts for a warning or a strict decoding error.
     pub duplicate_fields: Vec<String>,
 }
 
-/// Reads an object of a kind. Absent `kind` and `apiVersion` are filled in, as for built-in kinds.
+/// Decodes an object of the expected kind. Absent `kind` and `apiVersion` are filled in, as for built-in kinds.
 pub fn decode_object(
     body: &[u8],
     encoding: BodyEncoding,
@@ -63,8 +63,8 @@ pub fn decode_object(
     Ok(Decoded { value: expect_kind(object, body, expected)?, duplicate_fields })
 }
 
-/// Accepts an object that was read from a body: it must be of the kind, with metadata of the right types. Nor may it nest
-/// deeper than [`DEPTH_MAX`], which is for the reader to see to.
+/// Checks that a decoded object is of the expected kind and that its metadata has the right types. The caller must have
+/// limited the depth to [`DEPTH_MAX`].
 pub fn expect_kind(
     mut object: Map<String, Value>,
     body: &[u8],
@@ -78,7 +78,7 @@ pub fn expect_kind(
     Ok(object)
 }
 
-/// Refuses a body of which it cannot even be said what it is.
+/// The rejection of a body whose kind or version cannot be determined.
 pub fn unrecognized_object(body: &[u8], expected: GroupVersionKind<&str>, reason: &str) -> Rejection {
     Rejection::BadRequest(format!(
         "the object provided is unrecognized (must be of type {}): {reason} ({})",
@@ -87,7 +87,7 @@ pub fn unrecognized_object(body: &[u8], expected: GroupVersionKind<&str>, reason
     ))
 }
 
-/// Reads any value, such as a patch. The error is a sentence without a context.
+/// Decodes any value, such as a patch. The error lacks context such as the expected kind; callers add it.
 pub fn decode_value(body: &[u8], encoding: BodyEncoding) -> Result<Decoded<Value>, String> {
     match encoding {
         BodyEncoding::Json => json::parse(body),
@@ -95,7 +95,7 @@ pub fn decode_value(body: &[u8], encoding: BodyEncoding) -> Result<Decoded<Value
     }
 }
 
-/// Refuses metadata of wrong types and drops its nulls, which Go reads as absent. Needed again after a patch.
+/// Rejects metadata fields of wrong types and drops null ones, which Go reads as absent. Call it again after a patch.
 pub fn check_metadata_types(
     object: &mut Map<String, Value>,
     expected: GroupVersionKind<&str>,
@@ -108,7 +108,8 @@ pub fn check_metadata_types(
     })
 }
 
-/// Drops fields that are null, at any depth, as typed decoding does. List items stay, since they have a place.
+/// Drops null fields at any depth, as Go's typed decoding does. Null list items stay, because dropping them shifts the
+/// others.
 pub fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -120,7 +121,7 @@ pub fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Refuses a namespace other than the request's; sets it when absent, removes it from a cluster-scoped object.
+/// Rejects a namespace other than the request's; sets an absent one, and removes it from a cluster-scoped object.
 ///
 /// `namespace` is empty for cluster-scoped objects.
 pub fn ensure_namespace_matches(object: &mut Map<String, Value>, namespace: &str) -> Result<(), Rejection> {
@@ -140,7 +141,7 @@ pub fn ensure_namespace_matches(object: &mut Map<String, Value>, namespace: &str
     Ok(())
 }
 
-/// Refuses an update whose object has another name than the path, or none.
+/// Rejects an update whose object has no name or a name other than the one in the URL.
 pub fn ensure_name_matches(object: &Map<String, Value>, name: &str) -> Result<(), Rejection> {
     let own = metadata_string(object, "name");
     if own.is_empty() {
@@ -155,7 +156,7 @@ pub fn ensure_name_matches(object: &Map<String, Value>, name: &str) -> Result<()
     Ok(())
 }
 
-/// Refuses another kind or version; fills them in when absent.
+/// Rejects another kind or version; fills in absent ones.
 pub(crate) fn ensure_kind_matches(
     object: &mut Map<String, Value>,
     expected: GroupVersionKind<&str>,
@@ -201,18 +202,18 @@ pub(crate) fn ensure_kind_matches(
     Ok(())
 }
 
-/// Why an object is not of the kind it should be.
+/// Why an object is not of the expected kind.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KindMismatch {
-    /// It does not say its kind in a way that can be read; the message is a part of a sentence.
+    /// `kind` or `apiVersion` is malformed; the message goes into [`unrecognized_object`].
     #[error("{0}")]
     Unrecognized(String),
-    /// It says another one.
+    /// The object has another kind or version; the message is complete.
     #[error("{0}")]
     Other(String),
 }
 
-/// The start of a body for an error message: as it is when it looks like JSON, else in hexadecimal.
+/// The first bytes of a body for an error message: as text if it starts with a brace, else in hexadecimal.
 fn body_excerpt(body: &[u8]) -> String {
     const LENGTH_MAX: usize = 30;
     let start = &body[..body.len().min(LENGTH_MAX)];

@@ -1,8 +1,8 @@
-//! Deleting an object: at once, or marked and waited for.
+//! Deletion of an object: immediate, graceful or delayed by finalizers.
 //!
-//! An object goes at once unless it has finalizers or, for a pod that a node runs, a grace period. Otherwise it is marked with
-//! `deletionTimestamp` and `deletionGracePeriodSeconds`, and the write that removes the last finalizer removes the object
-//! ([`is_removed_by_update`]).
+//! An object is removed immediately unless it has finalizers or a grace period (pods on a node). Otherwise
+//! `deletionTimestamp` and `deletionGracePeriodSeconds` are set, and the update that removes the last finalizer removes
+//! the object ([`is_removed_by_update`]).
 
 mod options;
 
@@ -16,23 +16,23 @@ use crate::unstructured::{self, get, metadata_mut, metadata_string};
 
 pub use options::{DeleteOptions, DeletionPropagation};
 
-/// The finalizer that keeps an object until its dependents no longer name it as owner.
+/// Finalizer that the garbage collector removes once no dependent references the object as owner.
 pub const FINALIZER_ORPHAN: &str = "orphan";
-/// The finalizer that keeps an object until its dependents are gone.
+/// Finalizer that the garbage collector removes once the dependents are deleted.
 pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 
-/// What a delete request does to an object.
+/// Effect of a delete request on an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeleteOutcome {
-    /// It goes now; this is its last state.
+    /// Remove the object now; holds its last state.
     Remove(Map<String, Value>),
-    /// It stays as this for now. Equal to what is stored if it was marked before.
+    /// Store this state with `deletionTimestamp` set. May equal the stored state if the object was already terminating.
     Mark(Map<String, Value>),
-    /// It was marked before, and the request does not hasten it; nothing is written.
+    /// The object is already terminating, and the request does not shorten its grace period; nothing is written.
     Pending,
 }
 
-/// Decides what a delete request does to an object, which carries its resourceVersion.
+/// Decides the effect of a delete request. `object` must carry its resourceVersion, for the preconditions.
 pub fn decide_deletion(
     object: &Map<String, Value>,
     options: &DeleteOptions,
@@ -60,21 +60,21 @@ pub fn decide_deletion(
     })
 }
 
-/// Whether an update removes the object: it was marked, its grace is over, and the last finalizer has gone.
+/// True if an update removes the object: it is terminating, its grace period is 0, and no finalizer is left.
 pub fn is_removed_by_update(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     unstructured::list(new, &["metadata", "finalizers"]).is_empty()
         && get(old, &["metadata", "deletionTimestamp"]).is_some()
         && unstructured::integer(old, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
 }
 
-/// How long a deletion waits for the kubelet that runs the object.
+/// Remaining wait of a graceful deletion for the kubelet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GraceWait {
-    /// Not at all, and it never did.
+    /// No grace period: the kind has none, or it is already 0.
     None,
-    /// From now on, so long.
+    /// This request sets or shortens the grace period to so many seconds.
     Seconds(i64),
-    /// An earlier request is waited for.
+    /// The grace period of an earlier request still applies.
     Pending,
 }
 
@@ -96,7 +96,7 @@ fn check_preconditions(object: &Map<String, Value>, options: &DeleteOptions) -> 
     Ok(())
 }
 
-/// Marks an object with its grace period. A period once given can only be shortened.
+/// Sets the deletion fields with a grace period. A later request can only shorten it.
 fn mark_with_grace_period(
     object: &mut Map<String, Value>,
     options: &DeleteOptions,
@@ -132,13 +132,13 @@ fn shorten_grace_period(
         set_deletion_fields(object, earlier, seconds);
         return GraceWait::Seconds(seconds);
     }
-    // The new period is over already; one second leaves the kubelet time to finish.
+    // The shortened period has already passed; a grace period of one second lets the kubelet finish.
     let seconds = seconds.min(1);
     set_deletion_fields(object, now, seconds);
     GraceWait::Seconds(seconds)
 }
 
-/// Marks an object that only its finalizers keep.
+/// Sets the deletion fields of an object that only finalizers keep, with a grace period of 0.
 fn mark_for_finalizers(object: &mut Map<String, Value>, now: Time) {
     let deadline = metadata_string(object, "deletionTimestamp").parse::<Time>();
     if deadline.is_err() {
@@ -153,20 +153,20 @@ fn set_deletion_fields(object: &mut Map<String, Value>, deadline: Time, seconds:
     metadata.insert("deletionGracePeriodSeconds".to_owned(), seconds.into());
 }
 
-/// That an object is being deleted is a change of the desired state, where those are counted.
+/// Increments `metadata.generation` if the object has one: deletion changes the desired state.
 fn bump_generation(object: &mut Map<String, Value>) {
     if let Some(generation @ 1..) = unstructured::integer(object, &["metadata", "generation"]) {
         metadata_mut(object).insert("generation".to_owned(), generation.saturating_add(1).into());
     }
 }
 
-/// An instant some seconds later, or the last one there is.
+/// Adds seconds, which may be negative, and saturates at the range of timestamps.
 fn add_seconds(instant: Time, seconds: i64) -> Time {
     let moved = instant.timestamp().checked_add(SignedDuration::from_secs(seconds));
     Time::from(moved.unwrap_or(if seconds < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX }))
 }
 
-/// Puts the finalizer that the propagation policy asks for, and takes the other away.
+/// Adds the finalizer of the propagation policy and removes the other one.
 fn set_propagation_finalizer(
     object: &mut Map<String, Value>,
     options: &DeleteOptions,
@@ -185,7 +185,7 @@ fn set_propagation_finalizer(
     unstructured::set_or_remove(metadata_mut(object), "finalizers", finalizers);
 }
 
-/// The request decides; if it does not, a finalizer that is there; if there is none, the kind.
+/// Finalizer to set, by precedence: the request's policy, a finalizer already present, the default of the kind.
 fn propagation_finalizer(
     present: &[&str],
     options: &DeleteOptions,

@@ -1,11 +1,11 @@
-//! A `LabelSelector` in its one-line form, such as `a=b,c in (d,e),!f`.
+//! String form of a `LabelSelector`, such as `a=b,c in (d,e),!f`.
 
 use api::json::JsonObject;
 use serde_json::{Map, Value};
 
 use crate::unstructured;
 
-/// The one-line form, sorted by key; empty for the selector that selects everything. `None` for an unknown operator.
+/// Requirements sorted by key; empty for the selector that selects everything. `None` for an unknown operator.
 pub fn selector_to_string(selector: &Map<String, Value>) -> Option<String> {
     let labels = unstructured::nested_object(selector, &["matchLabels"]).into_iter().flatten();
     let mut requirements: Vec<(&str, String)> =

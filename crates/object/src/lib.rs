@@ -1,17 +1,17 @@
-//! One Kubernetes object: its stored form, and the rules that hold for every kind.
+//! A single Kubernetes object: its stored form, and the rules that apply to every kind.
 //!
-//! Pure: no I/O, no clock, no randomness, no async; time, uid and random numbers come in as values. The crate knows no kind: the
-//! rules of a kind ([`rules`]), its columns, selectable fields and conversions, and the fields of its type
-//! ([`schema::SchemaCursor`]) come in as values too. Objects are JSON maps, because a server of one release must keep the fields of
-//! another. [`stored_object`] is an object in storage and in memory, as encoded bytes.
+//! The crate is pure: no I/O, clock, randomness or async; callers pass the time, uids and random numbers. It defines no
+//! kind: callers also pass the rules of a kind ([`rules`]), its columns, selectable fields, conversions and schema
+//! ([`schema::SchemaCursor`]). Objects are JSON maps, because a server of one release must preserve fields of other
+//! releases. [`stored_object`] holds an object as encoded bytes, in storage and in caches.
 //!
-//! A write goes through [`decode`], perhaps [`patch`] or [`scale`], [`unknown_fields`], [`metadata`], [`managed_fields`] and
-//! [`validate`], in this order; `tests/it` shows it. [`delete`] decides a deletion. A read may end in [`convert`], [`table`] or
-//! [`partial_object_metadata`]; [`selectable_fields`] matches field selectors. A [`Rejection`] is a refusal in Kubernetes' words;
-//! the caller chooses the HTTP status.
+//! A write passes through [`decode`], optionally [`patch`] or [`scale`], then [`unknown_fields`], [`metadata`],
+//! [`managed_fields`] and [`validate`], in this order; see `tests/it`. [`delete`] decides deletions. A read may end in
+//! [`convert`], [`table`] or [`partial_object_metadata`]; [`selectable_fields`] matches field selectors. A
+//! [`Rejection`] carries Kubernetes' error message; the caller builds the HTTP status.
 //!
-//! **Invariant:** what [`decode`] and [`patch`] let through nests no deeper than [`decode::DEPTH_MAX`], and nothing here nests
-//! it so much deeper that it could not be read again.
+//! **Invariant:** objects from [`decode`] and [`patch`] nest no deeper than [`decode::DEPTH_MAX`], and the levels that
+//! this crate adds stay within the limit of the JSON parser.
 
 pub mod rejection;
 pub mod rules;

@@ -1,7 +1,7 @@
-//! `managedFields`: who has written which field, kept well-formed on every update.
+//! Maintenance of `metadata.managedFields` on creates and updates.
 //!
-//! Without a schema a list is one field, so a writer owns it whole; sets written by others may look inside of lists and are
-//! kept as they are. Server-side apply, which needs more, is not here.
+//! The module has no schema, so a list counts as one field and its last writer owns all of it. Field sets of other
+//! servers may name list items and are kept unchanged. Server-side apply is not implemented in this module.
 
 mod field_sets;
 
@@ -12,25 +12,26 @@ use serde_json::{Map, Value};
 use crate::unstructured::{self, metadata_mut};
 use crate::validate::MANAGER_LENGTH_MAX;
 
-/// How many managers by update are kept; the oldest are merged into one beyond that, as in Kubernetes.
+/// Limit of entries with operation `Update`; the oldest beyond it are merged, as in Kubernetes.
 const UPDATE_MANAGERS_MAX: usize = 10;
-/// The manager that the oldest ones are merged into.
+/// Manager name of merged entries.
 const ANCIENT_CHANGES_MANAGER: &str = "ancient-changes";
 
-/// Who writes, through which door, and when.
+/// Manager, version, subresource and time of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldManager<'a> {
-    /// See [`manager_name`].
+    /// Name as derived by [`manager_name`].
     pub name: &'a str,
-    /// The version of the request, such as `apps/v1`.
+    /// `apiVersion` of the request, such as `apps/v1`.
     pub api_version: &'a str,
-    /// Such as `status`; empty for the object itself.
+    /// Subresource, such as `status`; empty for the object itself.
     pub subresource: &'a str,
-    /// Now.
+    /// Time of the write.
     pub now: Time,
 }
 
-/// The name of the manager: what the request says, or else the user agent up to the first slash.
+/// Manager name: the request's `fieldManager`, else the user agent up to the first slash, limited to
+/// [`MANAGER_LENGTH_MAX`].
 pub fn manager_name(field_manager: &str, user_agent: &str) -> String {
     if !field_manager.is_empty() {
         return field_manager.to_owned();
@@ -46,10 +47,10 @@ pub fn manager_name(field_manager: &str, user_agent: &str) -> String {
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// Writes down what an update from `old` to `new` has changed; `old` is empty for a create.
+/// Updates `managedFields` of `new` with the changes from `old`, which is empty for a create.
 ///
-/// The writer owns what it changed; removed fields have no owner. An update that changes nothing leaves the list as it was. A
-/// client that sends none keeps the stored one, and one that sends an empty one resets it.
+/// The writer becomes the only owner of the fields it changed; removed fields lose their owners. An update without
+/// changes keeps the entries. If the client omits `managedFields`, the stored list applies; an empty list resets it.
 pub fn record_update(old: &Map<String, Value>, new: &mut Map<String, Value>, writer: &FieldManager<'_>) {
     let mut entries = match writer.subresource {
         "" => sent_or_stored_entries(old, new),
@@ -72,7 +73,7 @@ pub fn record_update(old: &Map<String, Value>, new: &mut Map<String, Value>, wri
     unstructured::set_or_remove(metadata_mut(new), "managedFields", list);
 }
 
-/// One manager and what it owns. The rest of the entry is kept as it came.
+/// An entry of `managedFields`. Attributes that this crate does not know are kept.
 struct ManagedFieldsEntry {
     attributes: JsonObject,
     fields: JsonObject,
@@ -90,7 +91,7 @@ impl ManagedFieldsEntry {
             && self.attribute("subresource") == writer.subresource
     }
 
-    /// As Kubernetes sorts them. Times are all in UTC and to the second, so their text sorts as they do.
+    /// Sort order of Kubernetes. Times are in UTC with seconds, so their texts sort chronologically.
     fn sort_key(&self) -> [&str; 5] {
         ["operation", "time", "manager", "apiVersion", "subresource"].map(|name| self.attribute(name))
     }
@@ -102,7 +103,7 @@ impl ManagedFieldsEntry {
     }
 }
 
-/// What the client has sent, if it is well-formed; else what is stored.
+/// Entries sent by the client if they are well-formed, else the stored ones.
 fn sent_or_stored_entries(old: &JsonObject, new: &JsonObject) -> Vec<ManagedFieldsEntry> {
     match unstructured::get(new, &["metadata", "managedFields"]).and_then(Value::as_array).map(Vec::as_slice) {
         Some([]) => Vec::new(),
@@ -112,7 +113,7 @@ fn sent_or_stored_entries(old: &JsonObject, new: &JsonObject) -> Vec<ManagedFiel
     }
 }
 
-/// The entries of an object; `None` unless all of them are well-formed.
+/// Entries of an object; `None` if one is malformed.
 fn valid_entries(object: &JsonObject) -> Option<Vec<ManagedFieldsEntry>> {
     let list = unstructured::list(object, &["metadata", "managedFields"]);
     list.iter().map(parse_entry).collect::<Option<Vec<_>>>()
@@ -128,7 +129,7 @@ fn parse_entry(value: &Value) -> Option<ManagedFieldsEntry> {
     is_valid.then_some(ManagedFieldsEntry { attributes: rest, fields })
 }
 
-/// Adds fields to the writer's entry, which is made if there is none.
+/// Adds fields to the writer's entry, creating it if absent.
 fn assign_fields(entries: &mut Vec<ManagedFieldsEntry>, written: JsonObject, writer: &FieldManager<'_>) {
     let time = Value::from(writer.now.to_string());
     if let Some(own) = entries.iter_mut().find(|entry| entry.belongs_to(writer)) {
@@ -147,7 +148,7 @@ fn assign_fields(entries: &mut Vec<ManagedFieldsEntry>, written: JsonObject, wri
     entries.push(ManagedFieldsEntry { attributes: rest, fields: written });
 }
 
-/// Merges the oldest managers by update that share a version, until there are few enough.
+/// Merges the oldest `Update` entries of the same version until at most [`UPDATE_MANAGERS_MAX`] are left.
 fn merge_oldest_managers(entries: &mut Vec<ManagedFieldsEntry>) {
     entries.sort_by(|one, other| one.sort_key().cmp(&other.sort_key()));
     let update_managers = entries.iter().filter(|entry| entry.attribute("operation") == "Update").count();

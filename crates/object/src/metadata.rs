@@ -1,6 +1,6 @@
-//! What the server does to an object's metadata, and to its status, on the way into storage.
+//! Server-side changes to metadata and status before an object is stored.
 //!
-//! Nothing here checks that names and labels are well-formed: that is [`crate::validate`], which runs on what comes out.
+//! This module does not check the syntax of names and labels; [`crate::validate`] runs on its result.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -13,24 +13,25 @@ use crate::rejection::{Rejection, RejectionSubject};
 use crate::rules::{GenerationRule, KindRules, StatusSubresource};
 use crate::unstructured::{self, get, metadata_mut, metadata_string};
 
-/// What a new object is given.
+/// Values that the server assigns to a new object.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateContext<'a> {
-    /// Now.
+    /// Creation time.
     pub now: Time,
-    /// A fresh uid.
+    /// New unique uid.
     pub uid: &'a str,
-    /// Chance, for a generated name.
+    /// Random number for the suffix of a generated name.
     pub random: u64,
 }
 
-/// The longest `generateName` that is used in full: a DNS label less the suffix.
+/// Bytes of `generateName` that are used; the suffix completes a DNS label.
 const GENERATED_BASE_LENGTH_MAX: usize = 63 - GENERATED_SUFFIX_LENGTH;
 const GENERATED_SUFFIX_LENGTH: usize = 5;
-/// Without vowels and look-alikes, so that no name spells a word.
+/// Kubernetes' alphabet: without vowels, so that no suffix spells a word, and without characters that look alike.
 const GENERATED_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Makes an object new: name, uid, times and generation are the server's, the status is not the client's.
+/// Prepares an object for creation: sets name, uid, creation time and generation, and drops a status that has a
+/// subresource.
 pub fn prepare_create(
     object: &mut Map<String, Value>,
     rules: &KindRules,
@@ -59,7 +60,7 @@ pub fn prepare_create(
     Ok(())
 }
 
-/// Another name from the same base, for when the first was taken.
+/// Appends a random suffix to `base`. Callers retry with another number if the name is taken.
 pub fn generate_name(base: &str, random: u64) -> String {
     let length = base.floor_char_boundary(GENERATED_BASE_LENGTH_MAX);
     let mut name = base[..length].to_owned();
@@ -73,10 +74,11 @@ pub fn generate_name(base: &str, random: u64) -> String {
     name
 }
 
-/// Makes the object of a PUT or patch the next state of `old`: the server's fields stay, the status stays where it has its own
-/// subresource, and the generation counts.
+/// Prepares an update from a PUT or patch: keeps server-owned fields, keeps a status that has a subresource, and
+/// increments the generation if the desired state changed.
 ///
-/// `old` carries its resourceVersion; `new` leaves with that one. Refused when `new` names another resourceVersion or uid.
+/// `old` must carry its resourceVersion; `new` ends up with the same one. Fails if `new` has another resourceVersion or
+/// uid.
 pub fn prepare_update(
     old: &Map<String, Value>,
     new: &mut Map<String, Value>,
@@ -102,10 +104,10 @@ pub fn prepare_update(
     Ok(())
 }
 
-/// Makes the object of a write to `status` the next state of `old`: all but the status is taken from `old`, except what
-/// [`StatusSubresource`] lets through.
+/// Prepares an update of the `status` subresource: everything but the status, and the metadata that
+/// [`StatusSubresource`] allows, comes from `old`.
 ///
-/// Managed fields stay as `new` has them: [`crate::managed_fields`] decides about them.
+/// `managedFields` stay as in `new`; [`crate::managed_fields`] updates them afterwards.
 pub fn prepare_status_update(
     old: &Map<String, Value>,
     new: &mut Map<String, Value>,
@@ -128,15 +130,15 @@ pub fn prepare_status_update(
     Ok(())
 }
 
-/// Whether a write would change nothing, so that the object keeps its resourceVersion. When managed fields were written is
-/// not a change by itself, nor is an empty list of them against none.
+/// True if a write changes nothing, so that the object keeps its resourceVersion. Ignores the times in managed fields,
+/// and treats empty and absent managed fields as equal.
 pub fn is_no_op(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let are_equal_outside = |name: &str| old.get(name) == new.get(name);
     old.keys().chain(new.keys()).filter(|name| *name != "metadata").all(|name| are_equal_outside(name))
         && has_same_metadata(old, new)
 }
 
-/// Drops owner references that come twice. The warning for the client, if there were any.
+/// Drops duplicate owner references; returns Kubernetes' warning for the client if there were any.
 pub fn dedup_owner_references(object: &mut Map<String, Value>) -> Option<String> {
     let references = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     let mut seen = HashSet::new();
@@ -157,7 +159,7 @@ pub fn dedup_owner_references(object: &mut Map<String, Value>) -> Option<String>
     })
 }
 
-/// Optimistic concurrency: the uid and the resourceVersion of `new`, where it names them, are those of `old`.
+/// Optimistic concurrency: uid and resourceVersion of `new`, if set, must equal those of `old`.
 fn check_optimistic_lock(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
@@ -194,7 +196,7 @@ fn parse_resource_version(object: &Map<String, Value>) -> Result<u64, Rejection>
     }
 }
 
-/// Carries over what no client may change. What a client adds that was never there is left for validation to refuse.
+/// Copies server-owned metadata from `old`. Fields that only `new` has stay, so that validation rejects them.
 fn keep_system_fields(old: &Map<String, Value>, new: &mut Map<String, Value>) {
     let field = |name: &str| get(old, &["metadata", name]).cloned();
     let metadata = metadata_mut(new);
@@ -211,7 +213,7 @@ fn keep_system_fields(old: &Map<String, Value>, new: &mut Map<String, Value>) {
     }
 }
 
-/// Whether two states ask for the same: equal outside of metadata and of a status that has its own subresource.
+/// True if the states are equal outside of metadata and of a status that has a subresource.
 fn has_same_desired_state(old: &Map<String, Value>, new: &Map<String, Value>, rules: &KindRules) -> bool {
     let is_desire = |name: &str| match name {
         "apiVersion" | "kind" | "metadata" => false,

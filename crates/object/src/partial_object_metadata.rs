@@ -1,15 +1,15 @@
-//! Metadata without the rest: `PartialObjectMetadata` and its list.
+//! Metadata-only responses: `PartialObjectMetadata` and its list.
 
 use api::metadata::ListMeta;
 use serde_json::{Map, Value, json};
 
-/// The metadata of an object. `api_version` is `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
+/// The `PartialObjectMetadata` of an object. `api_version` is `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
 pub fn object(object: &Map<String, Value>, api_version: &str) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata})
 }
 
-/// The metadata of the objects of a list.
+/// The `PartialObjectMetadataList` of several objects.
 pub fn list<'o>(
     objects: impl IntoIterator<Item = &'o Map<String, Value>>,
     metadata: &ListMeta,

@@ -1,7 +1,7 @@
-//! The three patches: JSON patch (RFC 6902), merge patch (RFC 7396) and Kubernetes' strategic merge patch.
+//! The three patch formats: JSON patch (RFC 6902), merge patch (RFC 7396) and Kubernetes' strategic merge patch.
 //!
-//! A patch is read once and may then be applied to one state after another, until a write succeeds. Whatever a client sends,
-//! the result nests no deeper than [`crate::decode::DEPTH_MAX`] and costs bounded work.
+//! A patch is parsed once and applied again to the latest state after each write conflict. Any result nests no deeper
+//! than [`crate::decode::DEPTH_MAX`], and the work is bounded.
 
 mod json;
 mod merge;
@@ -17,7 +17,7 @@ pub use json::JsonPatch;
 pub use merge::MergePatch;
 pub use strategic::StrategicPatch;
 
-/// Accepts what a patch has made of an object: it must still be one of its kind, with metadata of the right types.
+/// Checks that the result of a patch is an object of the expected kind whose metadata has the right types.
 pub fn expect_kind(patched: Value, expected: GroupVersionKind<&str>) -> Result<Map<String, Value>, Rejection> {
     let Value::Object(mut object) = patched else {
         return Err(invalid_result(&patched, "the result is not an object".to_owned()));
@@ -31,16 +31,16 @@ pub fn expect_kind(patched: Value, expected: GroupVersionKind<&str>) -> Result<M
     }
 }
 
-/// Why what a patch has made of an object cannot be stored.
+/// The rejection of a patch whose result is not a valid object.
 pub fn invalid_result(patched: &Value, reason: String) -> Rejection {
     let shown: String = patched.to_string().chars().take(EXCERPT_LENGTH_MAX).collect();
     Rejection::Invalid { subject: RejectionSubject::Patch, errors: vec![FieldError::invalid("patch", shown, reason)] }
 }
 
-/// How much of a refused result is repeated to the client, in characters.
+/// Characters of a rejected result that the error message quotes.
 const EXCERPT_LENGTH_MAX: usize = 1024;
 
-/// Reads a patch that must be a JSON object.
+/// Decodes a patch that must be a JSON object.
 fn decode_patch_object(body: &[u8]) -> Result<Decoded<Map<String, Value>>, Rejection> {
     let refuse = |reason: String| Rejection::BadRequest(format!("error decoding patch: {reason}"));
     let Decoded { value, duplicate_fields } = decode::decode_value(body, BodyEncoding::Json).map_err(refuse)?;

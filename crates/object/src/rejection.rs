@@ -1,47 +1,48 @@
-//! Why a request about one object is refused.
+//! Rejections of requests for a single object.
 //!
-//! Messages are Kubernetes' own. No HTTP status is chosen here: each variant is one constructor of `api::Status`, and the handler
-//! knows the resource, kind and name that go into it.
+//! Messages equal Kubernetes' own. The handler maps each variant to a constructor of `api::Status` and adds resource,
+//! kind and name.
 
 use api::FieldError;
 
-/// Why a request about one object is refused.
+/// Why a request for a single object is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// The request itself makes no sense (400).
+    /// The request is malformed (400).
     #[error("{0}")]
     BadRequest(String),
     /// The operation is not allowed on this object (403).
     #[error("{0}")]
     Forbidden(String),
-    /// The object breaks rules (422).
+    /// The object is invalid (422).
     #[error("{}", FieldError::aggregate(errors).unwrap_or_default())]
     Invalid {
-        /// What the status names as invalid.
+        /// Subject of the status.
         subject: RejectionSubject,
-        /// Every breach; never empty.
+        /// Errors by field; never empty.
         errors: Vec<FieldError>,
     },
-    /// The object is not as the request expects it (409).
+    /// A precondition of the request does not hold (409).
     #[error("{reason}")]
     Conflict {
-        /// What the status names as in conflict.
+        /// Subject of the status.
         subject: RejectionSubject,
-        /// What does not match.
+        /// Which precondition failed, with both values.
         reason: String,
     },
-    /// The request exceeds a limit of work (413).
+    /// The request exceeds a size limit (413).
     #[error("{0}")]
     TooLarge(String),
-    /// A patch that cannot be applied to this object (422, but not about a field). Kubernetes keeps the reason to itself.
+    /// The patch does not apply to this object (422 without field errors). Kubernetes does not send the reason to the
+    /// client.
     #[error("{0}")]
     Unprocessable(String),
-    /// Kubernetes answers 500 without a reason.
+    /// An error that Kubernetes does not classify: 500 without a status reason.
     #[error("{0}")]
     Unclassified(String),
 }
 
-/// What a status is about.
+/// Subject of a status: the kind and name in its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectionSubject {
     /// The kind of the object, and its name.
@@ -57,7 +58,7 @@ pub enum RejectionSubject {
 }
 
 impl Rejection {
-    /// Refuses an object whose fields break rules; `Ok` when there is no breach.
+    /// [`Rejection::Invalid`] for the kind of the object if there are errors.
     pub fn ensure_no_errors(errors: Vec<FieldError>) -> Result<(), Self> {
         if errors.is_empty() { Ok(()) } else { Err(Self::Invalid { subject: RejectionSubject::Kind, errors }) }
     }

@@ -1,34 +1,34 @@
-//! The rules of a kind that this crate depends on; the caller passes them in.
+//! Per-kind rules, passed in by the caller.
 
 use std::time::Duration;
 
 pub use api::KindScope;
 use api::json::JsonObject;
 
-/// The rules of all objects of one kind.
+/// Rules for all objects of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct KindRules {
-    /// Whether objects live in a namespace.
+    /// Namespaced or cluster-scoped.
     pub scope: KindScope,
-    /// The syntax of names.
+    /// Syntax of `metadata.name`.
     pub name_rule: NameRule,
-    /// How `status` is written.
+    /// Fields that the `status` subresource accepts, if there is one.
     pub status: StatusSubresource,
-    /// Whether `metadata.generation` counts changes of the desired state.
+    /// Changes that increment `metadata.generation`.
     pub generation: GenerationRule,
     /// Whether a PUT creates an object that does not exist.
     pub allows_create_on_update: bool,
-    /// Whether a PUT may leave out the resourceVersion.
+    /// Whether a PUT may omit the resourceVersion.
     pub allows_unconditional_update: bool,
-    /// How long deletion waits.
+    /// Grace period of deletions.
     pub grace_period: GracePeriodRule,
-    /// What deletion does with dependents when the request does not say.
+    /// Treatment of dependents if a delete request has no propagation policy.
     pub garbage_collection: GarbageCollectionPolicy,
-    /// The lifetime of an object; storage removes it afterwards.
+    /// Lifetime after the last write, after which storage removes the object; `None` for no limit.
     pub ttl: Option<Duration>,
 }
 
-/// The syntax of names.
+/// Syntax of `metadata.name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// A DNS subdomain: most kinds.
@@ -41,53 +41,53 @@ pub enum NameRule {
     PathSegment,
 }
 
-/// How `status` is written.
+/// Fields that the `status` subresource accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusSubresource {
-    /// There is no status subresource; a field of that name is an ordinary one.
+    /// No status subresource; `status` is an ordinary field.
     None,
-    /// The subresource takes `status` and nothing else: custom resources.
+    /// Only `status`: custom resources.
     StatusOnly,
-    /// The subresource takes labels, annotations and finalizers too: most built-in kinds.
+    /// `status` and metadata that clients may change, such as labels: most built-in kinds.
     WithMetadata,
 }
 
-/// Whether `metadata.generation` counts changes of the desired state.
+/// Changes that increment `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GenerationRule {
-    /// It starts at 1 and grows with every change outside of metadata and status.
+    /// Starts at 1; every change outside of metadata and status.
     Counted,
-    /// The same, and it grows when an annotation changes: deployments.
+    /// Like `Counted`, and changes of annotations: deployments.
     CountedWithAnnotations,
-    /// There is no generation.
+    /// The kind has no generation.
     Absent,
 }
 
-/// The grace period of an object in seconds, by the period that the request names.
+/// Computes the grace period of an object in seconds from the requested one.
 pub type GraceSeconds = fn(&JsonObject, Option<i64>) -> i64;
 
-/// How long deletion waits.
+/// Grace period of deletions.
 #[derive(Clone, Copy, Debug)]
 pub enum GracePeriodRule {
-    /// Not at all.
+    /// No grace period.
     None,
-    /// As long as this function says; zero removes the object at once.
+    /// Grace period computed by a function; 0 removes the object immediately.
     Graceful(GraceSeconds),
 }
 
-/// What deletion does with dependents when the request does not say.
+/// Treatment of dependents if a delete request has no propagation policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollectionPolicy {
-    /// The garbage collector deletes them afterwards.
+    /// The garbage collector deletes dependents after the object.
     DeleteDependents,
-    /// They stay: replication controllers, jobs and cron jobs.
+    /// Dependents are orphaned: replication controllers, jobs and cron jobs.
     OrphanDependents,
     /// The garbage collector ignores the kind: events.
     Unsupported,
 }
 
 impl KindRules {
-    /// A namespaced kind with a status subresource, like most.
+    /// Rules of most kinds: namespaced, with a status subresource and a generation.
     pub const NAMESPACED: Self = Self {
         scope: KindScope::Namespaced,
         name_rule: NameRule::Subdomain,
@@ -101,13 +101,13 @@ impl KindRules {
     };
 }
 
-/// Kinds that tests use as examples.
+/// Example kinds for tests.
 #[cfg(test)]
 impl KindRules {
-    /// [`KindRules::NAMESPACED`] without a namespace.
+    /// Like [`KindRules::NAMESPACED`], but cluster-scoped.
     pub(crate) const CLUSTER: Self = Self { scope: KindScope::Cluster, ..Self::NAMESPACED };
 
-    /// A kind that is nothing but its fields, such as a ConfigMap: no status, no generation.
+    /// A kind without status and generation, such as ConfigMap.
     pub(crate) const NO_STATUS: Self =
         Self { status: StatusSubresource::None, generation: GenerationRule::Absent, ..Self::NAMESPACED };
 

@@ -1,4 +1,4 @@
-//! The `scale` subresource: the number of replicas, read from an object and written back to it.
+//! The `scale` subresource: converts an object to a `Scale`, and applies a `Scale` to an object.
 
 use api::FieldError;
 use serde_json::{Map, Value, json};
@@ -7,32 +7,32 @@ use crate::label_selector;
 use crate::rejection::{Rejection, RejectionSubject};
 use crate::unstructured::{self, get, metadata_mut, metadata_string, nested_object_mut};
 
-/// The paths in an object of the values of its `Scale`.
+/// Field paths of the values that a `Scale` exposes.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalePaths<'a> {
-    /// The desired number of replicas, such as `["spec", "replicas"]`; never empty.
+    /// Path of the desired number of replicas, such as `["spec", "replicas"]`; never empty.
     pub spec_replicas: &'a [&'a str],
-    /// The current number of replicas.
+    /// Path of the current number of replicas.
     pub status_replicas: &'a [&'a str],
-    /// The selector of the replicas.
+    /// Path and form of the pod selector.
     pub selector: ScaleSelector<'a>,
 }
 
-/// The form in which an object selects its replicas.
+/// Path and form of the pod selector in an object.
 #[derive(Clone, Copy, Debug)]
 pub enum ScaleSelector<'a> {
-    /// As a label selector.
+    /// A `LabelSelector`.
     LabelSelector(&'a [&'a str]),
-    /// As a map of labels: replication controllers.
+    /// A map of labels: replication controllers.
     Labels(&'a [&'a str]),
-    /// As one line of text: custom resources.
+    /// A selector string: custom resources.
     Serialized(&'a [&'a str]),
-    /// Not at all.
+    /// The object has no selector.
     None,
 }
 
 impl ScalePaths<'static> {
-    /// The usual places: `spec.replicas`, `status.replicas` and a label selector in `spec.selector`.
+    /// Paths of the built-in workloads: `spec.replicas`, `status.replicas` and a label selector in `spec.selector`.
     pub const WORKLOAD: Self = Self {
         spec_replicas: &["spec", "replicas"],
         status_replicas: &["status", "replicas"],
@@ -40,7 +40,7 @@ impl ScalePaths<'static> {
     };
 }
 
-/// The `Scale` of an object.
+/// Builds the `Scale` of an object.
 pub fn scale_from_object(object: &Map<String, Value>, paths: &ScalePaths<'_>) -> Map<String, Value> {
     let mut scale = Map::new();
     scale.insert("kind".to_owned(), "Scale".into());
@@ -68,9 +68,10 @@ pub fn scale_from_object(object: &Map<String, Value>, paths: &ScalePaths<'_>) ->
     scale
 }
 
-/// The object with the replicas of a `Scale`, and with its resourceVersion, which [`crate::metadata::prepare_update`] checks.
+/// Copies replicas and resourceVersion of a `Scale` into the object; [`crate::metadata::prepare_update`] then checks
+/// the latter.
 ///
-/// Absent replicas are none, since that is how zero is written.
+/// Absent replicas mean zero, because Go omits zero values.
 pub fn apply_scale(
     object: &Map<String, Value>,
     scale: &Map<String, Value>,
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     fn object(value: &Value) -> Map<String, Value> {
-        value.as_object().expect("a test writes objects").clone()
+        value.as_object().expect("test value is an object").clone()
     }
 
     fn deployment() -> Map<String, Value> {

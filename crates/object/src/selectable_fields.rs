@@ -1,7 +1,6 @@
-//! Field selectors: the fields of an object that they may name, and whether they match.
+//! Field selectors: the supported fields of a kind, and matching.
 //!
-//! Every kind can be selected by name and namespace; a few list fields of their own. Objects are read in whatever served version
-//! they come.
+//! Every kind supports name and namespace; a few kinds add fields. Objects may be in any served version.
 
 use std::borrow::Cow;
 
@@ -12,19 +11,19 @@ use serde_json::Value;
 use crate::rejection::Rejection;
 use crate::unstructured;
 
-/// The fields by which objects of a kind are selected.
+/// Fields that field selectors of a kind support.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectableFields {
-    /// Their names, as paths with dots.
+    /// Supported fields as dotted paths.
     pub names: &'static [&'static str],
-    /// The value of a field that is not simply the scalar at its path; `None` for all others.
+    /// Computes fields whose value is not the scalar at the path; `None` for all other fields.
     pub value: for<'o> fn(&'o JsonObject, &str) -> Option<Cow<'o, str>>,
-    /// The refusal of another field, in Kubernetes' words for the kind.
+    /// Kubernetes' error message for an unsupported field of the kind.
     pub unsupported: fn(&str) -> String,
 }
 
 impl SelectableFields {
-    /// A kind that lists no fields.
+    /// Kinds without fields of their own.
     pub const NAME_AND_NAMESPACE: Self = Self {
         names: &["metadata.name", "metadata.namespace"],
         value: |_, _| None,
@@ -33,11 +32,11 @@ impl SelectableFields {
         },
     };
 
-    /// A kind that lists its fields, with the usual refusal of others.
+    /// Base for kinds with fields of their own, with the usual error message.
     pub const LISTED: Self =
         Self { unsupported: |field| format!("field label not supported: {field}"), ..Self::NAME_AND_NAMESPACE };
 
-    /// Refuses a selector that names another field.
+    /// Rejects a selector with an unsupported field.
     pub fn check_selector(&self, selector: &FieldSelector) -> Result<(), Rejection> {
         match selector.terms().iter().find(|term| !self.names.contains(&term.field.as_str())) {
             Some(unknown) => Err(Rejection::BadRequest((self.unsupported)(&unknown.field))),
@@ -45,7 +44,7 @@ impl SelectableFields {
         }
     }
 
-    /// Whether a selector that has been checked selects an object.
+    /// True if a selector accepted by [`Self::check_selector`] matches the object.
     pub fn matches(&self, selector: &FieldSelector, object: &JsonObject) -> bool {
         selector.terms().iter().all(|term| {
             let value = (self.value)(object, &term.field).unwrap_or_else(|| scalar_at(object, &term.field));
@@ -57,7 +56,7 @@ impl SelectableFields {
     }
 }
 
-/// A string, number or bool at a dotted path, as text.
+/// String, number or bool at a dotted path as text; empty for anything else.
 fn scalar_at<'o>(object: &'o JsonObject, path: &str) -> Cow<'o, str> {
     let path: Vec<&str> = path.split('.').collect();
     match unstructured::get(object, &path) {
@@ -82,7 +81,7 @@ mod tests {
             ("metadata.name=a,spec.color.deep=6", false),
             ("spec.color.deep=7,spec.list=,spec.absent=", true),
         ] {
-            let selector = FieldSelector::parse(text).expect("a test writes selectors");
+            let selector = FieldSelector::parse(text).expect("test value is a selector");
             let object = object.as_object().unwrap();
             assert_eq!(SelectableFields::LISTED.matches(&selector, object), expected, "{text}");
         }

@@ -1,8 +1,8 @@
-//! An object as storage and memory hold it: finished JSON bytes and a small head.
+//! An object as stored and cached: encoded JSON and the metadata that selection needs.
 //!
-//! Storage keeps an object without its resourceVersion, because that is the revision of the write itself. When an object is
-//! read, the revision is spliced into the bytes once; a get, a list item and a watch event then share them, and nothing is
-//! parsed again.
+//! Storage holds an object without its resourceVersion, because that is the revision of the write itself. On read, the
+//! revision is inserted into the bytes once; get, list and watch responses share these bytes without parsing them
+//! again.
 
 mod valid_json;
 
@@ -17,46 +17,46 @@ use serde_json::value::RawValue;
 
 use valid_json::ValidJson;
 
-/// An object with its resourceVersion, ready to be sent, and what selection needs to know of it.
+/// An encoded object with its resourceVersion, and the metadata that selectors need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredObject {
-    /// The whole object as JSON, resourceVersion included, without a newline.
+    /// The object as JSON, with resourceVersion, without a trailing newline.
     pub body: Bytes,
-    /// The revision of the write that put it: its resourceVersion.
+    /// Revision of the write, equal to the resourceVersion; 0 for a dry run.
     pub revision: u64,
-    /// The version in which it is stored, as in `apiVersion`.
+    /// `apiVersion` of the stored object.
     pub api_version: Arc<str>,
-    /// Its name.
+    /// `metadata.name`.
     pub name: Box<str>,
-    /// Its namespace; empty for cluster-scoped objects.
+    /// `metadata.namespace`; empty for cluster-scoped objects.
     pub namespace: Box<str>,
-    /// Its uid; empty if it has none.
+    /// `metadata.uid`; empty if absent.
     pub uid: Box<str>,
-    /// Its labels, sorted by key.
+    /// Labels, sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
 }
 
-/// Stored bytes that cannot be decoded as an object. Never skipped and never overwritten: every read of it fails.
+/// Why stored bytes cannot be decoded. Such an object is neither skipped nor overwritten: every read of it fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredObjectError {
-    /// Kubernetes' protobuf form.
+    /// Kubernetes' protobuf encoding.
     #[error(
         "it is stored as protobuf; run the servers that share this storage with --storage-media-type=application/json"
     )]
     Protobuf,
-    /// Encrypted at rest.
+    /// An encryption provider's envelope.
     #[error("it is encrypted at rest")]
     Encrypted,
-    /// Not JSON, or JSON that is no object.
+    /// Invalid JSON, or a JSON value other than an object.
     #[error("it is no JSON object: {reason}")]
     NotAnObject {
-        /// What is wrong and where.
+        /// Parser error with its position.
         reason: Box<str>,
     },
 }
 
 impl StoredObject {
-    /// Reads what storage holds under a revision. Under revision 0 nothing is stored, and the object says none: a dry run.
+    /// Decodes a stored value and inserts its revision. Revision 0 means a dry run: the object gets no resourceVersion.
     pub fn from_storage(value: &[u8], revision: u64) -> Result<Self, StoredObjectError> {
         let value = value.trim_ascii_end();
         reject_other_encodings(value)?;
@@ -80,7 +80,7 @@ impl StoredObject {
         })
     }
 
-    /// The same object with another resourceVersion: a deleted one is shown at the revision of its deletion.
+    /// The object with another resourceVersion, such as the revision of its deletion in a watch event.
     pub fn with_revision(&self, revision: u64) -> Self {
         let body = set_resource_version(&self.body, revision).expect("the bytes were parsed when they were read");
         Self { body, revision, ..self.clone() }
@@ -92,12 +92,12 @@ impl StoredObject {
         Some(&self.labels[at].1)
     }
 
-    /// The whole object as a value, for callers that need more than its head.
+    /// Parses the whole object.
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("the bytes were parsed when they were read")
     }
 
-    /// How many bytes of memory this holds, roughly: what caches count.
+    /// Approximate memory in bytes, for the size accounting of caches.
     pub fn memory_bytes(&self) -> usize {
         let labels: usize = self.labels.iter().map(|(key, value)| key.len() + value.len() + 32).sum();
         self.body.len() + labels + self.name.len() + self.namespace.len() + self.uid.len() + size_of::<Self>()
@@ -126,7 +126,7 @@ struct StoredMetadata<'a> {
     has_resource_version: bool,
 }
 
-/// Called only if the field is there, be it null.
+/// True for any value; serde calls it only if the field is present, including null.
 fn is_present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     serde::de::IgnoredAny::deserialize(from).map(|_| true)
 }
@@ -150,7 +150,7 @@ fn parse_object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, StoredObjec
     serde_json::from_slice(text).map_err(|error| not_an_object(error.to_string()))
 }
 
-/// Puts the resourceVersion at the front of the metadata, whose text is a part of `value`.
+/// Inserts the resourceVersion as first field of the metadata. `metadata` must be a subslice of `value`.
 fn insert_resource_version(value: &[u8], metadata: &str, revision: u64) -> Bytes {
     let after_brace = metadata.as_ptr().addr() - value.as_ptr().addr() + 1;
     let is_empty = metadata[1..].trim_ascii_start().starts_with('}');
@@ -164,7 +164,7 @@ fn insert_resource_version(value: &[u8], metadata: &str, revision: u64) -> Bytes
     body.freeze()
 }
 
-/// The slow way, for objects whose metadata is missing or already says a resourceVersion.
+/// Parses and re-encodes the object; needed if metadata is absent or already has a resourceVersion.
 fn set_resource_version(value: &[u8], revision: u64) -> Result<Bytes, StoredObjectError> {
     let mut object: serde_json::Map<String, serde_json::Value> = parse_object(value)?;
     let metadata = object.entry("metadata").or_insert_with(|| serde_json::json!({}));
@@ -225,7 +225,7 @@ mod tests {
         check(&"[".repeat(100_000), &expect!["error: it is no JSON object: it does not begin with a brace"]);
     }
 
-    /// `to_value` works on the whole object, also on the parts that its head does not need.
+    /// Decoding checks the whole object, so that `to_value` cannot fail on parts outside the metadata.
     #[test]
     fn from_storage_rejects_values_that_would_not_parse() {
         let in_spec = |text: &str| format!(r#"{{"metadata":{{}},"spec":{text}}}"#);

@@ -1,7 +1,7 @@
 //! The `Table` form of objects, which `kubectl get` requests and prints.
 //!
-//! The columns of a kind come in as a value; [`cells`] has those that many kinds share, and the pieces to make others. Kinds
-//! without columns of their own show their name and when they were created.
+//! The caller passes the columns of a kind; [`cells`] has common columns and helpers. Kinds without columns of their
+//! own show name and creation time.
 
 pub mod cells;
 mod human_duration;
@@ -19,20 +19,20 @@ use cells::NAME;
 
 pub use human_duration::human_duration;
 
-/// A column: its heading, and the function that makes its cells.
+/// A column definition, and the function that computes its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// The heading; kubectl prints it in capitals.
+    /// Heading; kubectl prints it in capitals.
     pub name: &'static str,
-    /// The OpenAPI type of the cells.
+    /// OpenAPI type of the cells.
     pub cell_type: &'static str,
     /// `name` for the column that identifies the object; else empty.
     pub format: &'static str,
-    /// The description of the column.
+    /// Description for clients; kubectl does not print it.
     pub description: &'static str,
     /// 0 is always shown, 1 only in wide output.
     pub priority: i32,
-    /// Makes the cell of an object at an instant.
+    /// Computes the cell of an object; the time is the current one, for ages.
     pub cell: fn(&JsonObject, Time) -> Value,
 }
 
@@ -48,12 +48,12 @@ impl Serialize for Column {
     }
 }
 
-/// The part of the object that a row carries beside its cells.
+/// Part of the object that a row includes besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
-    /// Nothing.
+    /// Cells only.
     None,
-    /// The metadata.
+    /// A `PartialObjectMetadata`.
     #[default]
     Metadata,
     /// The whole object.
@@ -61,7 +61,7 @@ pub enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// Reads the `includeObject` parameter; empty means absent.
+    /// Parses the `includeObject` parameter; empty means the default.
     pub fn parse(value: &str) -> Result<Self, Rejection> {
         match value {
             "None" => Ok(Self::None),
@@ -75,33 +75,33 @@ impl IncludeObject {
     }
 }
 
-/// Whether a table defines its columns; of a watch only the first event does.
+/// Whether a table includes column definitions; in a watch only the first event does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnDefinitions {
-    /// The table defines them.
+    /// The table includes them.
     Included,
-    /// An earlier table of the watch did.
+    /// An earlier event of the watch included them.
     Omitted,
 }
 
-/// The options of a table.
+/// Options of [`build_table`].
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions<'a> {
-    /// The columns of the kind.
+    /// Columns of the kind.
     pub columns: &'a [Column],
-    /// The condition of a row, if its object has one.
+    /// Computes the condition of a row, such as `Completed`; `None` for no condition.
     pub row_condition: fn(&JsonObject) -> Option<Value>,
     /// `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
     pub api_version: &'a str,
-    /// The part of the object in each row.
+    /// Part of the object that each row includes.
     pub include_object: IncludeObject,
-    /// Whether the table defines its columns.
+    /// Whether the table includes column definitions.
     pub column_definitions: ColumnDefinitions,
-    /// Now; ages count from here.
+    /// Current time, for ages.
     pub now: Time,
 }
 
-/// Makes the table of some objects. `metadata` is that of the list, or the resourceVersion of the one object.
+/// Builds a `Table`. `metadata` is that of the list or, for a single object, its resourceVersion.
 pub fn build_table<'o>(
     objects: impl IntoIterator<Item = &'o JsonObject>,
     metadata: &ListMeta,
@@ -136,7 +136,7 @@ fn build_row(object: &JsonObject, options: &TableOptions<'_>) -> Value {
     row
 }
 
-/// The columns of kinds that have none of their own.
+/// Columns of kinds that define none.
 pub const DEFAULT_COLUMNS: &[Column] = &[
     NAME,
     Column { cell_type: "date", ..cells::string_column("Created At", "When it was created.", cells::created_at_cell) },

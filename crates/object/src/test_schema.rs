@@ -1,4 +1,4 @@
-//! The part of a pod that patches are tested with.
+//! Schema of a part of `Pod`, for patch tests.
 
 use std::sync::LazyLock;
 
@@ -55,5 +55,5 @@ static TABLE: LazyLock<TypeTable> = LazyLock::new(|| TypeTable::parse(TEXT));
 
 pub(crate) fn pod() -> SchemaCursor<'static> {
     let kind = GroupVersionKind { group: "test", version: "v1", kind: "Pod" };
-    SchemaCursor::new(TABLE.in_release(36).for_kind(kind).expect("the table has pods"))
+    SchemaCursor::new(TABLE.in_release(36).for_kind(kind).expect("the test table contains the kind"))
 }

@@ -1,7 +1,7 @@
-//! Fields that another release has stored are kept on update.
+//! Preserves fields of other releases on update.
 //!
-//! A client of this release reads an object, drops the fields it does not know and writes the rest back. That must not delete
-//! those fields: the client cannot have meant to remove them.
+//! A client of this release drops unknown fields when it decodes an object and writes the rest back. The update must
+//! not delete these fields, because the client did not remove them on purpose.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use schema::SchemaCursor;
 
-/// Carries over the fields of `old` that the schema does not have and that `new` does not mention. Where the schema ends, at
-/// free-form objects and at lists without a merge key, `new` is taken as it is.
+/// Copies fields of `old` that are neither in the schema nor in `new`. Free-form objects and lists without a merge key
+/// are taken from `new` unchanged.
 pub fn keep_unknown_fields(old: &Map<String, Value>, new: &mut Map<String, Value>, schema: SchemaCursor<'_>) {
     if !schema.is_typed() {
         return;
@@ -32,8 +32,8 @@ pub fn keep_unknown_fields(old: &Map<String, Value>, new: &mut Map<String, Value
     }
 }
 
-/// Drops the fields of `new` that the schema does not have, unless `old` has them: no other release has stored them. Items
-/// of lists are compared by their merge key or, without one, by their position.
+/// Drops fields of `new` that are neither in the schema nor in `old`. List items are matched by merge key or, without
+/// one, by position.
 pub fn drop_unknown_fields(old: Option<&Map<String, Value>>, new: &mut Map<String, Value>, schema: SchemaCursor<'_>) {
     if !schema.is_typed() {
         return;
@@ -119,7 +119,7 @@ mod tests {
             &json!({"spec": {"containers": [{"name": "b", "image": "x"}, {"name": "c"}, {}]}}),
             &json!({"spec": {"containers": [{"name": "b", "image": "x", "future": 2}, {"name": "c"}, {}]}}),
         );
-        // Without a key the items of two states cannot be matched.
+        // Without a merge key, items of the two states cannot be matched.
         check(
             &json!({"spec": {"tolerations": [{"key": "a", "future": 1}]}}),
             &json!({"spec": {"tolerations": [{"key": "a"}]}}),

@@ -1,6 +1,6 @@
-//! Reading and setting parts of an object that is held as JSON.
+//! Accessors for objects held as JSON.
 //!
-//! A part that is missing, null or of another type reads as absent, as Go's zero values do.
+//! A value that is missing, null or of another type counts as absent.
 
 use api::json::JsonObject;
 use serde_json::{Map, Value};
@@ -32,12 +32,12 @@ pub fn list<'a>(object: &'a JsonObject, path: &[&str]) -> &'a [Value] {
     get(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The objects of the list at a path; items of another type are passed over.
+/// The objects of the list at a path; items of other types are skipped.
 pub fn objects<'a>(object: &'a JsonObject, path: &[&str]) -> impl Iterator<Item = &'a JsonObject> + Clone {
     list(object, path).iter().filter_map(Value::as_object)
 }
 
-/// The strings of the list at a path; items of another type are passed over.
+/// The strings of the list at a path; items of other types are skipped.
 pub fn texts<'a>(object: &'a JsonObject, path: &[&str]) -> impl Iterator<Item = &'a str> + Clone {
     list(object, path).iter().filter_map(Value::as_str)
 }
@@ -47,26 +47,26 @@ pub fn nested_object<'a>(object: &'a JsonObject, path: &[&str]) -> Option<&'a Js
     get(object, path)?.as_object()
 }
 
-/// The object in a field, made when it is not there. A value of another type is replaced.
+/// The object in a field, created if absent. A value of another type is replaced.
 pub fn nested_object_mut<'a>(object: &'a mut JsonObject, name: &str) -> &'a mut JsonObject {
     let value = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    value.as_object_mut().expect("an object was put there")
+    value.as_object_mut().expect("the value was just set to an object")
 }
 
-/// The metadata of an object, made when it is not there.
+/// `metadata` of an object, created if absent.
 pub fn metadata_mut(object: &mut JsonObject) -> &mut JsonObject {
     nested_object_mut(object, "metadata")
 }
 
-/// A string of the metadata; empty when absent.
+/// String field of `metadata`; empty when absent.
 pub fn metadata_string<'a>(object: &'a JsonObject, name: &str) -> &'a str {
     text(object, &["metadata", name])
 }
 
-/// Sets a field, or removes it when there is no value.
+/// Sets a field; removes it for `None`.
 pub fn set_or_remove(object: &mut JsonObject, name: &str, value: Option<Value>) {
     match value {
         Some(value) => object.insert(name.to_owned(), value),

@@ -1,7 +1,6 @@
-//! Whether an object's metadata is well-formed, and whether it may follow what was there before.
+//! Validation of metadata on create and update, with Kubernetes' error messages.
 //!
-//! Every breach is reported, in Kubernetes' words. The object comes from [`crate::decode`], so its metadata has the right
-//! types; what is missing reads as empty.
+//! [`crate::decode`] has checked the types of the metadata; absent fields count as empty.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +12,17 @@ use crate::delete::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use crate::rules::{KindRules, KindScope, NameRule};
 use crate::unstructured::{self, get, metadata_string};
 
-/// How many bytes the keys and values of all annotations may have together.
+/// Limit for the total bytes of annotation keys and values.
 pub const ANNOTATIONS_LENGTH_MAX: usize = 256 * 1024;
-/// The longest name of a field manager.
+/// Limit for the name of a field manager, in bytes.
 pub const MANAGER_LENGTH_MAX: usize = 128;
-/// The longest name of a subresource in managed fields.
+/// Limit for the name of a subresource in managed fields, in bytes.
 const SUBRESOURCE_LENGTH_MAX: usize = 256;
 
-/// How many breaches are reported; a body can hold half a million of them.
+/// Limit of reported errors; a body can contain half a million.
 const REPORTED_ERRORS_MAX: usize = 100;
 
-/// The breaches in the metadata of an object, name included. For creates, and as a part of [`validate_metadata_update`].
+/// Validates the metadata of a new object. [`validate_metadata_update`] includes these checks.
 pub fn validate_metadata(object: &Map<String, Value>, rules: &KindRules) -> Vec<FieldError> {
     let mut errors = LimitedErrors::default();
     let generate_name = metadata_string(object, "generateName");
@@ -51,7 +50,8 @@ pub fn validate_metadata(object: &Map<String, Value>, rules: &KindRules) -> Vec<
     errors.0
 }
 
-/// The breaches of an update: those of [`validate_metadata`], and changes of what cannot change.
+/// Validates the metadata of an update: [`validate_metadata`], immutable fields, and no new finalizers while
+/// terminating.
 pub fn validate_metadata_update(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
@@ -80,7 +80,7 @@ pub fn validate_metadata_update(
     errors.0
 }
 
-/// What is wrong with the name of an object.
+/// Checks the syntax of an object name.
 pub fn validate_name(name: &str, rule: NameRule) -> ValidationErrors {
     match rule {
         NameRule::Subdomain => rule::validate_dns1123_subdomain(name),
@@ -90,7 +90,7 @@ pub fn validate_name(name: &str, rule: NameRule) -> ValidationErrors {
     }
 }
 
-/// What is wrong with the name of a field manager; the faults of `fieldManager` in options are these.
+/// Checks the name of a field manager, in managed fields or in the option `fieldManager`; `field` is its path.
 pub fn validate_manager_name(manager: &str, field: &str) -> Vec<FieldError> {
     let mut errors = LimitedErrors::default();
     if manager.len() > MANAGER_LENGTH_MAX {
@@ -103,7 +103,7 @@ pub fn validate_manager_name(manager: &str, field: &str) -> Vec<FieldError> {
     errors.0
 }
 
-/// Breaches up to a limit; those beyond it are dropped.
+/// Up to [`REPORTED_ERRORS_MAX`] errors; further ones are dropped.
 #[derive(Default)]
 struct LimitedErrors(Vec<FieldError>);
 
@@ -115,7 +115,7 @@ impl LimitedErrors {
     }
 }
 
-/// A base may end with a dash, since characters follow.
+/// Checks `generateName`, which may end with a dash because a suffix follows.
 fn validate_name_prefix(base: &str, rule: NameRule) -> ValidationErrors {
     if rule == NameRule::PathSegment {
         return rule::validate_path_segment_prefix(base);

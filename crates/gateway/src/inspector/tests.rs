@@ -14,13 +14,13 @@ use crate::StateDir;
 
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
 
-/// An upstream that answers while it is up, and serves nothing.
+/// An upstream that responds while it is up, with an empty discovery document.
 #[derive(Default)]
 struct StubUpstream {
     is_up: AtomicBool,
-    /// Whether its settings name a header that the gateway does not know.
+    /// Whether the settings list a username header that the gateway does not set.
     has_unknown_header: AtomicBool,
-    /// Whether users may be named to it, as the inspector says.
+    /// Last value passed to `set_vouching`.
     is_vouched: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ impl Fetch for StubUpstream {
         let is_odd = self.has_unknown_header.load(Ordering::Relaxed);
         async move {
             if !is_up {
-                return Err(FetchError::Unreachable { reason: "it is down".to_owned() });
+                return Err(FetchError::Unreachable { reason: "down".to_owned() });
             }
             let body = match request.path.as_str() {
                 "/readyz" => "ok",
@@ -62,7 +62,7 @@ impl Fetch for StubUpstream {
     }
 }
 
-/// An upstream that is inspected, and what membership sees of it.
+/// A stub upstream with a running inspector.
 struct InspectorFixture {
     stub: Arc<StubUpstream>,
     upstream: Upstream,
@@ -105,14 +105,14 @@ impl InspectorFixture {
         self.stub.is_up.store(is_up, Ordering::Relaxed);
     }
 
-    /// Whether it counts, whether requests may go to it, whether it is known what it serves, and whether that is kept.
+    /// Whether the upstream is a member, is ready, has a document, and has a document in the state directory.
     fn snapshot(&self) -> [bool; 4] {
         let server = &self.upstream.server;
         let [counts, is_open] = self.members.is_member_and_ready(server);
         [counts, is_open, self.members.document(server).is_some(), self.state_dir.read(server).is_some()]
     }
 
-    /// What is shown when so much time has passed. The clock stands still while files are written.
+    /// Snapshot after `time`. The paused clock does not advance while files are written.
     async fn snapshot_after(&self, time: Duration) -> [bool; 4] {
         tokio::time::sleep(time).await;
         self.snapshot()
@@ -125,15 +125,19 @@ async fn failing_upstream_is_removed_after_forget_timeout() {
     fixture.set_up(true);
     assert_eq!(fixture.snapshot_after(INSPECTION_INTERVAL).await, [true, true, true, true]);
     fixture.set_up(false);
-    assert_eq!(fixture.snapshot_after(INSPECTION_INTERVAL * 3).await, [true, false, true, true], "away");
+    assert_eq!(fixture.snapshot_after(INSPECTION_INTERVAL * 3).await, [true, false, true, true], "not ready");
     assert_eq!(
         fixture.snapshot_after(FORGET_AFTER - INSPECTION_INTERVAL * 6).await,
         [true, false, true, true],
-        "almost for too long"
+        "shortly before the forget timeout"
     );
-    assert_eq!(fixture.snapshot_after(INSPECTION_INTERVAL * 6).await, [false, false, false, false], "for too long");
+    assert_eq!(
+        fixture.snapshot_after(INSPECTION_INTERVAL * 6).await,
+        [false, false, false, false],
+        "after the forget timeout"
+    );
     fixture.set_up(true);
-    assert_eq!(fixture.snapshot_after(INSPECTION_INTERVAL * 3).await, [true, true, true, true], "back");
+    assert_eq!(fixture.snapshot_after(INSPECTION_INTERVAL * 3).await, [true, true, true, true], "ready again");
     fixture.tasks.stop(Duration::from_secs(60)).await.unwrap();
 }
 
@@ -170,12 +174,12 @@ async fn settings_are_compared_periodically_and_after_return() {
     assert_eq!(fixture.snapshot(), [true, true, true, true], "tokens need no vouching");
     fixture.stub.has_unknown_header.store(false, Ordering::Relaxed);
     fixture.snapshot_after(SETTINGS_RETRY_INTERVAL + INSPECTION_INTERVAL).await;
-    assert!(is_vouched(), "it was mended");
+    assert!(is_vouched(), "the settings were fixed");
     fixture.set_up(false);
     fixture.snapshot_after(INSPECTION_INTERVAL * 3).await;
     fixture.stub.has_unknown_header.store(true, Ordering::Relaxed);
     fixture.set_up(true);
     fixture.snapshot_after(INSPECTION_INTERVAL * 2).await;
-    assert!(!is_vouched(), "it came back as another");
+    assert!(!is_vouched(), "it returned with other settings");
     fixture.tasks.stop(Duration::from_secs(60)).await.unwrap();
 }

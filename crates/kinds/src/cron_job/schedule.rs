@@ -1,6 +1,6 @@
-//! The schedules of cron jobs: minute, hour, day of the month, month, day of the week; or a word for one of the usual ones.
+//! Schedules of cron jobs: minute, hour, day of the month, month, day of the week; or a macro such as `@daily`.
 
-/// The fault of a schedule, in the words of the parser that Kubernetes uses; `None` for a valid one.
+/// Error of a schedule, with the message of Kubernetes' parser; `None` for a valid one.
 pub(crate) fn schedule_error(schedule: &str) -> Option<String> {
     if schedule.contains("TZ=") {
         return Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
@@ -39,7 +39,7 @@ impl CronField {
         text.split(',').filter(|range| !range.is_empty()).find_map(|range| self.check_range(range).err())
     }
 
-    /// `*`, `1`, `1-5`, each perhaps with `/2` behind it.
+    /// `*`, `1` or `1-5`, optionally followed by a step such as `/2`.
     fn check_range(&self, text: &str) -> Result<(), String> {
         let (ends, step) = match *text.split('/').collect::<Vec<_>>() {
             [ends] => (ends, None),

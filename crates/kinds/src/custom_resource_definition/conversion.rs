@@ -1,4 +1,5 @@
-//! Conversion of definitions: served as v1 and stored as v1beta1, where what all versions share stands once above them.
+//! Conversion of definitions: served as v1 and stored as v1beta1, which has fields common to all versions at the top of
+//! the spec.
 
 use api::json::JsonObject;
 use object::unstructured::nested_object_mut;

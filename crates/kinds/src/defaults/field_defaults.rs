@@ -15,9 +15,9 @@ pub(super) struct FieldDefault {
 
 #[derive(Clone, Copy)]
 enum DefaultCondition {
-    /// Only if the field is not there: in Go it is a pointer.
+    /// Set only if the field is absent: in Go it is a pointer.
     Absent,
-    /// Also if it is empty or zero.
+    /// Set also if the field is empty or zero.
     Empty,
 }
 
@@ -69,7 +69,6 @@ const fn default_if_empty(field: &'static str, value: DefaultValue) -> FieldDefa
 
 use DefaultValue::{Bool, Integer, Text, Texts};
 
-/// Readable by all, writable by the owner.
 const FILE_MODE: &[FieldDefault] = &[default_if_absent("defaultMode", Integer(0o644))];
 const HTTPS_PORT: &[FieldDefault] = &[default_if_absent("port", Integer(443))];
 const ALL_SCOPES: &[FieldDefault] = &[default_if_absent("scope", Text("*"))];

@@ -1,4 +1,4 @@
-//! A difference between releases as people read it.
+//! Text report of a [`super::ReleaseDiff`].
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl fmt::Display for ReleaseDiff {
     }
 }
 
-/// A heading and rows of two columns; nothing at all without rows.
+/// Prints a heading and rows of two columns; prints nothing without rows.
 fn write_section(f: &mut fmt::Formatter<'_>, heading: &str, rows: &[[String; 2]]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
@@ -40,7 +40,8 @@ fn write_section(f: &mut fmt::Formatter<'_>, heading: &str, rows: &[[String; 2]]
     rows.iter().try_for_each(|[first, second]| writeln!(f, "  {first:width$}  {second}"))
 }
 
-/// One row per resource: its subresources follow in brackets, or stand alone if the resource itself is not in the list.
+/// One row per resource, with its subresources in brackets; subresources get rows of their own if the resource is not
+/// listed.
 fn resource_rows<'a>(listed: impl IntoIterator<Item = &'a ReleaseResource>) -> Vec<[String; 2]> {
     let mut rows: Vec<(ReleaseResource, Vec<&str>)> = Vec::new();
     for listed in listed {

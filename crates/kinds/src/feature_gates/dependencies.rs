@@ -1,11 +1,12 @@
-//! Which gate cannot be on without which others.
+//! Dependencies between feature gates.
 //!
-//! kube-apiserver checks this from 1.35 on. The two that this server turns on by itself are checked in every release.
+//! kube-apiserver checks them from 1.35 on. Those of the two gates that this server enables itself are checked in every
+//! release.
 
 use crate::release::Release::{self, *};
 use crate::release::ReleaseRange;
 
-/// A gate, and the gates it is useless without.
+/// A gate, and the gates that it requires.
 pub(super) struct GateDependency {
     pub(super) gate: &'static str,
     /// By name, as the error lists them.

@@ -1,22 +1,22 @@
-//! Every feature gate that a kube-apiserver knows, by release.
+//! Every feature gate of kube-apiserver, by release.
 
 use super::{FeatureSpec, FeatureStage, GateLock};
 use crate::release::Release;
 
-/// One gate and what each release says of it.
+/// A gate and its spec in each release.
 pub(super) struct GateRow {
     pub(super) name: &'static str,
     specs: [Option<FeatureSpec>; Release::ALL.len()],
 }
 
 impl GateRow {
-    /// `None` if a server of this release does not know the gate.
+    /// `None` if the release does not have the gate.
     pub(super) fn spec(&self, release: Release) -> Option<FeatureSpec> {
         self.specs[release.index()]
     }
 }
 
-/// A capital letter is on by default.
+/// Stage letters; a capital letter means enabled by default.
 macro_rules! spec {
     (.) => {
         None
@@ -63,8 +63,8 @@ macro_rules! gates {
     };
 }
 
-// a, b: alpha, beta; S: stable; L: stable and locked; d: deprecated; x: deprecated and locked; a capital: on by default;
-// a dot: not known. The columns are 1.31 to 1.37.
+// a, b: alpha, beta; S: stable; L: stable and locked; d: deprecated; x: deprecated and locked; a capital: on by
+// default; a dot: not known. The columns are 1.31 to 1.37.
 gates! {
     APIListChunking                                      L L . . . . .
     APIResponseCompression                               B B B B B B B

@@ -1,4 +1,4 @@
-//! What API servers and control planes keep of themselves: extensions, admission, leases, events, fairness, storage versions.
+//! Groups of the control plane: extensions, admission, leases, events, priority and fairness, storage versions.
 
 use crate::kind::builder::{cluster_scoped_kind, group, namespaced_kind, stored_only, version};
 use crate::kind::{BuiltInGroup, KindVersion};
@@ -63,7 +63,7 @@ pub(super) static API_EXTENSIONS: BuiltInGroup = group(
         .status()],
 );
 
-/// Always the first group, above anything that an APIService can ask for.
+/// Always the first group, above the maximum priority of an APIService.
 pub(super) static API_REGISTRATION: BuiltInGroup = group(
     "apiregistration.k8s.io",
     20001,
@@ -95,7 +95,7 @@ pub(super) static COORDINATION: BuiltInGroup = group(
     ],
 );
 
-/// The events of the core group in another form: the same objects.
+/// The events of the core group with other field names; both groups share the stored objects.
 pub(super) static EVENTS: BuiltInGroup = group(
     "events.k8s.io",
     17750,

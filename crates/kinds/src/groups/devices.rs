@@ -1,11 +1,11 @@
-//! Devices that pods claim: dynamic resource allocation.
+//! Dynamic resource allocation.
 
 use crate::devices;
 use crate::kind::builder::{STATUS, cluster_scoped_kind, group, namespaced_kind, version};
 use crate::kind::{BuiltInGroup, KindVersion};
 use crate::release::Release::{self, *};
 
-/// In 1.31, with an alpha version only, the group stood further down.
+/// In 1.31, with an alpha version only, the group had a lower priority.
 pub(super) static RESOURCE: BuiltInGroup = group(
     "resource.k8s.io",
     16200,
@@ -44,7 +44,7 @@ pub(super) static RESOURCE: BuiltInGroup = group(
 )
 .priority_before(R32, 15900);
 
-/// Claims, and what they choose from, went through their versions together.
+/// Versions shared by claims, templates, classes and slices.
 const CLAIM_VERSIONS: &[KindVersion] = &[
     version("v1").since(R34),
     version("v1beta2").since(R33),

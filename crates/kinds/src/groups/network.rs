@@ -1,4 +1,4 @@
-//! How traffic finds its way.
+//! Discovery and networking.
 
 use crate::kind::builder::{cluster_scoped_kind, group, namespaced_kind, stored_only, version};
 use crate::kind::{BuiltInGroup, KindVersion};

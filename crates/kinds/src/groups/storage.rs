@@ -1,4 +1,4 @@
-//! Volumes, and the rewriting of stored objects.
+//! Volumes and storage version migration.
 
 use crate::kind::BuiltInGroup;
 use crate::kind::builder::{STATUS, cluster_scoped_kind, group, namespaced_kind, stored_only, version};

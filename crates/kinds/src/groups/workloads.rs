@@ -1,4 +1,4 @@
-//! What runs, how much of it, where, and when it may be disturbed.
+//! Workloads, autoscaling, scheduling and disruption.
 
 use crate::kind::BuiltInGroup;
 use crate::kind::builder::{SCALE, STATUS, cluster_scoped_kind, group, namespaced_kind, stored_only, version};

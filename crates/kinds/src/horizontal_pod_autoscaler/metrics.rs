@@ -1,4 +1,4 @@
-//! One metric of an autoscaler: flat in the annotations of v1, in parts in v2.
+//! One metric of an autoscaler: flat in the annotations of v1, nested in v2.
 
 use api::json::JsonObject;
 use object::unstructured;

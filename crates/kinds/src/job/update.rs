@@ -1,4 +1,4 @@
-//! What an update of a job may not change: the pod template, unless no pod was made yet.
+//! Immutable fields of jobs: the pod template, unless the job is suspended and has no pods yet.
 
 use api::FieldError;
 use api::json::JsonObject;
@@ -61,7 +61,7 @@ fn check_template(update: ObjectUpdate<'_>) -> Option<FieldError> {
     (!is_kept).then(|| FieldError::invalid(path, update.displayed_value(path), FIELD_IS_IMMUTABLE))
 }
 
-/// Whether a suspended job has no pods: it never started, or its status says that they are gone.
+/// True if the job has no pods: none is active, and it never started or has the condition `Suspended`.
 fn is_without_pods(update: ObjectUpdate<'_>) -> bool {
     let is_suspended = |condition: &Value| {
         condition.get("type").is_some_and(|kind| kind == "Suspended")

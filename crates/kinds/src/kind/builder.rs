@@ -1,7 +1,7 @@
-//! How a row of the table is written.
+//! Builder functions for the rows of the table.
 //!
-//! A row says what is special and leaves out what is usual. Usual is: every verb, served and stored as `v1` in every release,
-//! a key prefix equal to the plural, no subresources, no gate, built.
+//! A row states only deviations from the defaults: every verb, served and stored as `v1` in every release, a key prefix
+//! equal to the plural, no subresources, no feature gate, implemented.
 
 use super::{BuiltInGroup, BuiltInKind, BuiltInSubresource, KindScope, KindStorage, KindVersion, ResponseKind};
 use crate::release::{Release, ReleaseRange};
@@ -18,7 +18,7 @@ pub(crate) const fn group(
     BuiltInGroup { name, priority, earlier_priority: None, versions, kinds }
 }
 
-/// A kind whose objects live in namespaces.
+/// A namespaced kind with the defaults.
 pub(crate) const fn namespaced_kind(name: &'static str, plural: &'static str) -> BuiltInKind {
     BuiltInKind {
         name,
@@ -37,24 +37,24 @@ pub(crate) const fn namespaced_kind(name: &'static str, plural: &'static str) ->
     }
 }
 
-/// A kind whose objects are one per cluster.
+/// A cluster-scoped kind with the defaults.
 pub(crate) const fn cluster_scoped_kind(name: &'static str, plural: &'static str) -> BuiltInKind {
     BuiltInKind { scope: KindScope::Cluster, ..namespaced_kind(name, plural) }
 }
 
 const V1: &[KindVersion] = &[version("v1")];
 
-/// A version that is served, and understood in storage, from the oldest release on unless said otherwise.
+/// A version that every release serves and decodes from storage.
 pub(crate) const fn version(name: &'static str) -> KindVersion {
     KindVersion { name, served: Some(ReleaseRange::ALL), decodable: ReleaseRange::ALL, enabled_by_default: false }
 }
 
-/// A version that is no longer served, but understood in storage.
+/// A version that no release serves and every release decodes from storage.
 pub(crate) const fn stored_only(name: &'static str) -> KindVersion {
     KindVersion { name, served: None, decodable: ReleaseRange::ALL, enabled_by_default: false }
 }
 
-/// A subresource that answers with its parent's kind.
+/// A subresource whose responses have the parent's kind.
 pub(crate) const fn subresource(name: &'static str, verbs: VerbSet) -> BuiltInSubresource {
     BuiltInSubresource {
         name,
@@ -67,15 +67,15 @@ pub(crate) const fn subresource(name: &'static str, verbs: VerbSet) -> BuiltInSu
     }
 }
 
-/// A subresource that opens a connection to something else; its kind says how.
+/// A subresource that opens a connection; `kind` is the kind of its options.
 pub(crate) const fn connect_subresource(name: &'static str, kind: &'static str, verbs: VerbSet) -> BuiltInSubresource {
     BuiltInSubresource { kind: ResponseKind::Sibling(kind), is_connect: true, ..subresource(name, verbs) }
 }
 
-/// The status of an object, written by its controller.
+/// The `status` subresource.
 pub(crate) const STATUS: BuiltInSubresource = subresource("status", VerbSet::GET_PATCH_UPDATE);
 
-/// The replica count of an object, in one form for all kinds.
+/// The `scale` subresource, with the kind `Scale` of `autoscaling/v1`.
 pub(crate) const SCALE: BuiltInSubresource =
     subresource("scale", VerbSet::GET_PATCH_UPDATE).kind(ResponseKind::Foreign("autoscaling", "v1", "Scale"));
 
@@ -130,7 +130,7 @@ impl BuiltInKind {
         Self { storage: KindStorage::SharedWithGroup(group), ..self }
     }
 
-    /// Answered without being stored.
+    /// Not stored; the response is computed.
     pub(crate) const fn not_stored(self) -> Self {
         Self { storage: KindStorage::NotStored, ..self }
     }
@@ -153,7 +153,7 @@ impl KindVersion {
         Self { served: Some(ReleaseRange { since, removed }), decodable: ReleaseRange { since, removed }, ..self }
     }
 
-    /// No longer served from this release on, but still understood in storage.
+    /// No longer served from this release on, but still decoded from storage.
     pub(crate) const fn removed(self, removed: Release) -> Self {
         let served = match self.served {
             Some(span) => Some(ReleaseRange { removed: Some(removed), ..span }),
@@ -162,12 +162,12 @@ impl KindVersion {
         Self { served, ..self }
     }
 
-    /// Neither served nor understood from this release on.
+    /// Neither served nor decoded from this release on.
     pub(crate) const fn undecodable_since(self, removed: Release) -> Self {
         Self { decodable: ReleaseRange { removed: Some(removed), ..self.decodable }, ..self.removed(removed) }
     }
 
-    /// On by default although it is a beta version: introduced before those were turned off.
+    /// Enabled by default although it is a beta version: introduced before beta versions became disabled by default.
     pub(crate) const fn enabled_by_default(self) -> Self {
         Self { enabled_by_default: true, ..self }
     }

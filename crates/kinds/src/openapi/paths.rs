@@ -1,4 +1,4 @@
-//! Which operations there are on which paths.
+//! Operations by path.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `pods/binding`: a pod gets its node, once.
+//! `pods/binding`: assigns a node to a pod, once.
 
 use api::FieldError;
 use api::json::JsonObject;

@@ -3,9 +3,9 @@
 use api::json::JsonObject;
 use serde_json::Value;
 
-/// The class that the requests and limits of a pod put it into: `BestEffort` without any for cpu and memory, `Guaranteed` if
-/// every container has limits for both and requests as much, else `Burstable`. Resources of the whole pod replace those of its
-/// containers. Amounts must be canonical texts.
+/// The class that follows from requests and limits: `BestEffort` without any for cpu and memory, `Guaranteed` if
+/// every container has limits for both and requests as much, else `Burstable`. Resources of the whole pod replace those
+/// of its containers. Amounts must be canonical texts.
 pub(crate) fn qos_class(pod: &JsonObject) -> &'static str {
     let spec = pod.get("spec");
     let pod_resources =

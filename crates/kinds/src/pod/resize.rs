@@ -1,4 +1,4 @@
-//! `pods/resize`: the state that a resize asks for.
+//! `pods/resize`: the state that a resize requests.
 
 use api::json::JsonObject;
 use object::unstructured;
@@ -8,8 +8,9 @@ use serde_json::Value;
 use crate::feature_gates::FeatureGates;
 use crate::release::Release;
 
-/// `pods/resize`: of each container its resources and its resize policy; of the pod its resources, where the gate says so.
-/// Lists with other containers stay as the request has them, for the rules of immutable fields to refuse.
+/// Takes resources and resize policy of each container from the request, and the resources of the pod if the feature
+/// gate is enabled. If the containers differ, the request's list is kept, so that the rules of immutable fields reject
+/// it.
 pub(crate) fn apply_resize(old: &JsonObject, next: &mut JsonObject, feature_gates: &FeatureGates) {
     let is_matched_by_name = feature_gates.release() < Release::R33;
     for list in ["containers", "initContainers"] {

@@ -1,7 +1,8 @@
-//! What a write through `pods/resize` may not change: everything but cpu and memory.
+//! Validation of `pods/resize`, which may change only cpu and memory.
 //!
-//! The next state already has the stored value of all that the subresource never writes (image, node, labels). These rules judge
-//! what is left: the lists of containers with their resources and resize policies, and the resources of the whole pod.
+//! The new state already has the stored values of all fields that the subresource never writes (image, node, labels).
+//! These rules check the rest: the lists of containers with their resources and resize policies, and the resources of
+//! the whole pod.
 
 use std::cmp::Ordering;
 
@@ -226,7 +227,8 @@ fn check_init_containers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     faults
 }
 
-/// Refuses changes of anything but cpu and memory. From 1.33 on the other checks refuse most of it first, in better words.
+/// Refuses changes of anything but cpu and memory. From 1.33 on the other checks refuse most of it first, in better
+/// words.
 fn check_other_fields(update: ObjectUpdate<'_>) -> Option<FieldError> {
     let mut allowed = update.new_value("spec").and_then(Value::as_object).cloned().unwrap_or_default();
     // Before 1.33 init containers could not be resized at all.
@@ -289,7 +291,8 @@ fn with_cpu_and_memory_of_old(update: ObjectUpdate<'_>, old: &Value, new: &Value
     container
 }
 
-/// Up to 1.36 Kubernetes leaves claims out of the comparison on one side only, so that a container with claims is refused.
+/// Up to 1.36 Kubernetes leaves claims out of the comparison on one side only, so that a container with claims is
+/// refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClaimsComparison {
     Ignored,

@@ -1,4 +1,4 @@
-//! The columns of pods; the status is that of the pod or of its first troubled container.
+//! The columns of pods; the status is that of the pod or of its first container with a problem.
 
 use std::collections::HashSet;
 

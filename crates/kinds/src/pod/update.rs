@@ -1,4 +1,4 @@
-//! What an update of a pod may not change: nearly all of its spec.
+//! Immutable fields of pods: nearly the whole spec.
 
 use api::FieldError;
 use api::json::JsonObject;

@@ -1,4 +1,4 @@
-//! What a surface says of itself in discovery.
+//! Discovery documents of the served resources.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl ServedResources {
         build(&self.group_versions_matching(str::is_empty), self.creation_timestamp())
     }
 
-    /// Servers of this release write groups with, or without, a `creationTimestamp` of `null`.
+    /// Whether servers of this release write groups with `"creationTimestamp": null`.
     pub fn creation_timestamp(&self) -> CreationTimestamp {
         if self.release() < Release::R34 { CreationTimestamp::Null } else { CreationTimestamp::Absent }
     }
@@ -104,7 +104,7 @@ fn subresource_discovery(
     }
 }
 
-/// A kind of the group and version that list it: those are left empty.
+/// The kind of a response; group and version are empty, meaning those of the list.
 fn relative_kind(interner: &mut Interner, kind: &str) -> GroupVersionKind {
     GroupVersionKind { group: interner.intern(""), version: interner.intern(""), kind: interner.intern(kind) }
 }

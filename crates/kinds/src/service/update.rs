@@ -1,4 +1,4 @@
-//! What an update of a service may not change: the addresses that it was given.
+//! Immutable fields of services: the allocated addresses.
 
 use api::FieldError;
 use serde_json::Value;

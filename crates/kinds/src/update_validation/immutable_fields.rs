@@ -1,4 +1,4 @@
-//! Fields that stay as they were created.
+//! Immutable fields of a kind.
 
 use api::FieldError;
 use schema::semantic_equality::{is_field_equal, is_semantically_empty};
@@ -21,17 +21,17 @@ pub(crate) struct ImmutableField {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FixedFrom {
     Creation,
-    /// It may be given a value later, once.
+    /// An absent field may be set once.
     FirstValue,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ViolationMessage {
-    /// Shows the value, and says this.
+    /// `Invalid` error with the new value and this message.
     Invalid(&'static str),
-    /// Says this.
+    /// `Forbidden` error with this message.
     Forbidden(&'static str),
-    /// The same; these fields in it may change.
+    /// `Forbidden` error with this message; changes of these subfields are allowed.
     ForbiddenExcept(&'static [&'static str], &'static str),
 }
 
@@ -77,7 +77,7 @@ impl ImmutableField {
         Self { releases: ReleaseRange { since, ..self.releases }, ..self }
     }
 
-    /// Not in this release any more, nor later.
+    /// Applies only to releases before this one.
     pub(crate) const fn until(self, removed: Release) -> Self {
         Self { releases: ReleaseRange { removed: Some(removed), ..self.releases }, ..self }
     }

@@ -1,4 +1,4 @@
-//! The difference between two values, for people to read.
+//! Unified diff of two values for error messages.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ const CONTEXT_LINES: usize = 3;
 /// Bounds the message when a whole object differs.
 const DIFF_LINES_MAX: usize = 200;
 
-/// Both values as indented JSON, from the first line that differs to the last, in the form of `diff -u`. Empty if they are
-/// equal.
+/// Both values as indented JSON, from the first line that differs to the last, in the form of `diff -u`. Empty if they
+/// are equal.
 pub(crate) fn unified_diff(old: &Value, new: &Value) -> String {
     let [old, new] = [old, new].map(|value| serde_json::to_string_pretty(value).unwrap_or_default());
     let [old, new]: [Vec<&str>; 2] = [old.lines().collect(), new.lines().collect()];

@@ -1,4 +1,4 @@
-//! JSON to a value, with a limit on depth and a note of fields that come twice.
+//! JSON parser with a depth limit that records duplicate fields.
 
 use std::fmt::{self, Write as _};
 
@@ -17,7 +17,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Decoded<Value>, String> {
 }
 
 struct DuplicateTracker {
-    /// Where we are, such as `spec.containers[0].name`.
+    /// Path of the value being parsed, such as `spec.containers[0].name`.
     path: String,
     duplicates: Vec<String>,
 }
@@ -60,7 +60,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         Ok(value.into())
     }
 
-    /// What does not fit a signed integer is a float, as in Go.
+    /// Integers above `i64::MAX` become floats, as in Go.
     fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
         Ok(i64::try_from(value).map_or_else(|_| (value as f64).into(), Value::from))
     }

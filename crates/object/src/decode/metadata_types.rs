@@ -1,6 +1,7 @@
-//! The types of `ObjectMeta`, checked in the words of Go's decoder.
+//! Type check of `ObjectMeta`, with the error messages of Go's decoder.
 //!
-//! Kind-specific fields are the schema's business; metadata is the same for every kind, and all else here relies on it.
+//! The schema checks kind-specific fields. Metadata is the same for every kind, and the rest of the crate relies on its
+//! types.
 
 use api::time::Time;
 use serde_json::{Map, Value};
@@ -10,12 +11,12 @@ enum MetadataType {
     Integer,
     Bool,
     Time,
-    /// A map of strings.
+    /// An object with string values.
     StringMap,
     StringList,
-    /// A list of objects, with Go's name for them.
+    /// A list of objects, with Go's type name and their fields.
     ObjectList(&'static str, &'static [(&'static str, MetadataType)]),
-    /// An object without a schema.
+    /// An object with any content.
     AnyObject,
 }
 
@@ -56,7 +57,7 @@ const MANAGED_FIELDS: &[(&str, MetadataType)] = &[
     ("time", MetadataType::Time),
 ];
 
-/// Refuses metadata of wrong types and drops its nulls.
+/// Rejects metadata fields of wrong types and drops null ones.
 pub(super) fn check_metadata(object: &mut Map<String, Value>) -> Result<(), String> {
     match object.get_mut("metadata") {
         None => Ok(()),
@@ -132,7 +133,7 @@ fn type_mismatch_error(value: &Value, path: &str, expected: &str) -> String {
     format!("json: cannot unmarshal {} into Go struct field {path} of type {expected}", go_json_type_name(value))
 }
 
-/// What Go's decoder calls a value.
+/// Name of a JSON type in Go's decoder errors.
 pub(crate) fn go_json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,6 +1,6 @@
-//! YAML to a value, read as Kubernetes reads it: YAML 1.1 scalars, keys turned into strings, merge keys.
+//! YAML parser compatible with Kubernetes: YAML 1.1 scalars, keys converted to strings, merge keys.
 //!
-//! The parser yields events, so that nesting costs no stack here, and each alias is charged for what it repeats.
+//! It builds the value from parser events without recursion, and limits the total size of alias expansion.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,11 @@ use serde_json::{Map, Number, Value};
 
 use super::{DEPTH_MAX, Decoded, REPORTED_DUPLICATES_MAX};
 
-/// How much the aliases of a document may repeat in all, by [`memory_bytes`]; real manifests need some kilobytes.
+/// Limit of all anchored and aliased values of a body, measured by [`memory_bytes`]; real manifests need a few
+/// kilobytes.
 const ALIASED_BYTES_MAX: usize = 1 << 20;
 
-/// Reads the one document that is not empty. A second one is an error, since it would be lost without a word.
+/// Parses a body with one non-empty document. A second one is an error rather than silently ignored.
 pub(super) fn parse(body: &[u8]) -> Result<Decoded<Value>, String> {
     let text = std::str::from_utf8(body).map_err(|_| "yaml: invalid UTF-8".to_owned())?;
     let options = granit_parser::options! { flow_nesting_limit: DEPTH_MAX, block_nesting_limit: DEPTH_MAX };
@@ -34,9 +35,9 @@ struct YamlReader {
     duplicates: Vec<String>,
 }
 
-/// A list or map whose end has not come yet.
+/// A list or map whose end event is still to come.
 struct OpenCollection {
-    /// 0 for none.
+    /// Anchor id; 0 without an anchor.
     anchor: usize,
     content: CollectionContent,
 }
@@ -48,7 +49,7 @@ enum CollectionContent {
 
 enum MapKey {
     Name(String),
-    /// `<<`: the value is a map, or a list of maps, whose fields stand in for absent ones.
+    /// `<<`: the value is a map or a list of maps that supplies absent fields.
     Merge,
 }
 
@@ -115,7 +116,8 @@ impl YamlReader {
         Ok(())
     }
 
-    /// Counts a value that is about to be repeated, so that a few lines cannot grow to gigabytes.
+    /// Adds a value to the alias total and fails beyond [`ALIASED_BYTES_MAX`], so that a small body cannot expand to
+    /// gigabytes.
     fn charge_alias(&mut self, value: &Value) -> Result<(), String> {
         self.aliased_weight += memory_bytes(value);
         if self.aliased_weight > ALIASED_BYTES_MAX {
@@ -124,7 +126,7 @@ impl YamlReader {
         Ok(())
     }
 
-    /// Puts a finished value where it belongs: as the document, an item, a key or the value of a key.
+    /// Adds a complete value to the innermost open collection, or makes it the document.
     fn put_value(&mut self, value: Value, span: &Span) -> Result<(), String> {
         match self.open_collections.last_mut().map(|open| &mut open.content) {
             None if value.is_null() => {}
@@ -157,7 +159,7 @@ impl YamlReader {
     }
 }
 
-/// A finished list or map, merged fields included.
+/// Converts a complete collection into a value and applies merge keys.
 fn finish_collection(content: CollectionContent) -> Result<Value, String> {
     let (mut map, merges) = match content {
         CollectionContent::List(items) => return Ok(Value::Array(items)),
@@ -199,7 +201,7 @@ fn parse_scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Val
     }
 }
 
-/// An unquoted scalar. Times stay strings.
+/// Parses an unquoted scalar. Timestamps stay strings.
 fn parse_plain_scalar(text: &str) -> Result<Value, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -222,7 +224,7 @@ fn number(text: &str) -> Option<Number> {
     integer(text).or_else(|| float(text).and_then(Number::from_f64))
 }
 
-/// With the prefixes of Go and of YAML 1.1: `0x`, `0o`, `0b`, and a bare `0` for octal.
+/// Parses an integer with Go's and YAML 1.1's prefixes: `0x`, `0o`, `0b`, and a bare `0` for octal.
 fn integer(text: &str) -> Option<Number> {
     let (sign, digits) = match text.strip_prefix(['+', '-']) {
         Some(digits) if text.starts_with('-') => ("-", digits),
@@ -250,7 +252,7 @@ fn float(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|value| is_shaped && value.is_finite())
 }
 
-/// Roughly the bytes of memory that a value takes.
+/// Approximate memory of a value in bytes.
 fn memory_bytes(value: &Value) -> usize {
     let node = size_of::<Value>();
     match value {
@@ -261,7 +263,7 @@ fn memory_bytes(value: &Value) -> usize {
     }
 }
 
-/// How many lists and maps lie in each other.
+/// Nesting depth of a value; 0 for a scalar.
 fn nesting_depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(nesting_depth).max().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! `DeleteOptions`, from the body of a request or from its query.
+//! `DeleteOptions`, from the body or the query of a request.
 
 use api::FieldError;
 use serde::Deserialize;
@@ -7,36 +7,37 @@ use serde_json::Value;
 use crate::decode::{self, BodyEncoding};
 use crate::rejection::{Rejection, RejectionSubject};
 
-/// How a delete request wants it done. Always valid: [`DeleteOptions::parse`] refuses the rest.
+/// Valid options of a delete request; [`DeleteOptions::parse`] rejects invalid ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// How long to wait; negative means one second.
+    /// Requested grace period; a negative value means one second.
     pub grace_period_seconds: Option<i64>,
-    /// The object must have this uid.
+    /// Precondition: uid of the object.
     pub uid: Option<String>,
-    /// The object must have this resourceVersion.
+    /// Precondition: resourceVersion of the object.
     pub resource_version: Option<String>,
-    /// The old way to say what becomes of dependents; false answers 202 when the object is not gone at once.
+    /// Deprecated form of `propagation_policy`. With `false`, the response is 202 if the object is not removed
+    /// immediately.
     pub orphan_dependents: Option<bool>,
-    /// What becomes of dependents.
+    /// Propagation to dependents; never set together with `orphan_dependents`.
     pub propagation_policy: Option<DeletionPropagation>,
-    /// Whether nothing is to happen.
+    /// Validate only and store nothing.
     pub is_dry_run: bool,
 }
 
-/// What becomes of dependents.
+/// Propagation of a deletion to dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionPropagation {
-    /// They stay, and no longer name the object as owner.
+    /// Dependents stay and lose their owner reference.
     Orphan,
-    /// They go after the object.
+    /// The garbage collector deletes dependents after the object.
     Background,
-    /// They go before the object.
+    /// The garbage collector deletes dependents before the object.
     Foreground,
 }
 
 impl DeleteOptions {
-    /// Reads the options of a request: its body if there is one, else its query, which is decoded already.
+    /// Parses the options from the body or, if it is empty, from the percent-decoded query.
     pub fn parse<'q>(
         body: &[u8],
         encoding: BodyEncoding,
@@ -59,7 +60,7 @@ impl DeleteOptions {
     }
 }
 
-/// The options as they are sent.
+/// Options before validation.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireDeleteOptions {
@@ -79,7 +80,7 @@ struct Preconditions {
 }
 
 impl WireDeleteOptions {
-    /// The group of the `apiVersion` does not matter: every group has its own name for these options.
+    /// Ignores `apiVersion`: every group registers `DeleteOptions`.
     fn from_body(body: &[u8], encoding: BodyEncoding) -> Result<Self, String> {
         let value = decode::decode_value(body, encoding)?.value;
         if !value.is_object() {

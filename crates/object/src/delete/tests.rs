@@ -8,7 +8,7 @@ use crate::decode::BodyEncoding;
 const NOW: &str = "2026-01-01T00:01:00Z";
 
 fn object(value: &Value) -> Map<String, Value> {
-    value.as_object().expect("a test writes objects").clone()
+    value.as_object().expect("test value is an object").clone()
 }
 
 #[track_caller]
@@ -33,7 +33,7 @@ fn check_without_status(metadata: &Value, query: &str, expected: &Expect) {
 
 const POD: KindRules = KindRules { grace_period: GracePeriodRule::Graceful(grace_seconds), ..KindRules::NAMESPACED };
 
-/// A pod on a node, while it runs, has the requested period or its own.
+/// Pods: the requested grace period or the pod's own while it runs on a node.
 fn grace_seconds(pod: &Map<String, Value>, requested: Option<i64>) -> i64 {
     let is_over = matches!(unstructured::text(pod, &["status", "phase"]), "Failed" | "Succeeded");
     if unstructured::text(pod, &["spec", "nodeName"]).is_empty() || is_over {
@@ -92,7 +92,7 @@ fn deleting_a_marked_object_changes_nothing() {
             r#"mark {"deletionGracePeriodSeconds":0,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["x"],"generation":2}"#
         ]],
     );
-    // As after a crash between the removal of the last finalizer and that of the object.
+    // State after a crash between the removal of the last finalizer and the removal of the object.
     let emptied =
         json!({"generation": 2, "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
     check_without_status(

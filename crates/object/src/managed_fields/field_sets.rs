@@ -1,20 +1,20 @@
-//! Sets of fields in the form `FieldsV1`: a tree of `f:<name>`, where an empty object is a member.
+//! Field sets in the format `FieldsV1`: a tree of `f:<name>` keys whose leaves, empty objects, are the members.
 
 use api::json::JsonObject;
 use serde_json::{Map, Value};
 
-/// Deeper than this a part of an object is one field, so that sets nest less than what they are about.
+/// Depth below which a subtree counts as one field; bounds the nesting of field sets.
 const SET_DEPTH_MAX: usize = 32;
 
-/// The fields of `metadata` that belong to the server and have no manager.
+/// Fields of `metadata` that the server sets and that have no manager.
 const SERVER_OWNED_METADATA: [&str; 8] =
     ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 
-/// What an update has done.
+/// Fields changed by an update.
 pub(super) struct FieldChanges {
-    /// Fields that are new or different.
+    /// New and changed fields.
     pub(super) written: JsonObject,
-    /// Fields that are gone, with all inside of them.
+    /// Removed fields, including their subtrees.
     removed: JsonObject,
 }
 
@@ -23,14 +23,14 @@ impl FieldChanges {
         self.written.is_empty() && self.removed.is_empty()
     }
 
-    /// Takes what has changed out of a set.
+    /// Removes the changed fields from a set.
     pub(super) fn remove_from(&self, set: &mut JsonObject) {
         subtract(set, &self.written);
         subtract(set, &self.removed);
     }
 }
 
-/// Compares two states of an object.
+/// Computes the changed fields, without `apiVersion`, `kind` and server-owned metadata.
 pub(super) fn changed_fields(old: &JsonObject, new: &JsonObject) -> FieldChanges {
     let mut change = FieldChanges { written: Map::new(), removed: Map::new() };
     let is_owned = |path: &[&str]| match path {
@@ -78,7 +78,7 @@ fn insert_path(set: &mut JsonObject, path: &[&str]) {
     }
 }
 
-/// Adds the members of another set.
+/// Adds all members of `other` to `set`.
 pub(super) fn add_all(set: &mut JsonObject, other: JsonObject) {
     for (name, theirs) in other {
         match (set.get_mut(&name), theirs) {
@@ -90,7 +90,7 @@ pub(super) fn add_all(set: &mut JsonObject, other: JsonObject) {
     }
 }
 
-/// Removes the members of another set, each with all inside of it.
+/// Removes the members of `other` from `set`, including their subtrees.
 fn subtract(set: &mut JsonObject, other: &JsonObject) {
     for (name, theirs) in other {
         let Some(Value::Object(ours)) = set.get_mut(name) else { continue };
@@ -103,7 +103,7 @@ fn subtract(set: &mut JsonObject, other: &JsonObject) {
     }
 }
 
-/// Whether this is a set: objects all the way down.
+/// True if every value in the tree is an object.
 pub(super) fn is_valid_set(set: &JsonObject) -> bool {
     set.values().all(|inside| inside.as_object().is_some_and(is_valid_set))
 }

@@ -9,14 +9,14 @@ const FIRST: &str = "2026-01-01T00:00:00Z";
 const LATER: &str = "2026-01-02T00:00:00Z";
 
 fn object(value: &Value) -> JsonObject {
-    value.as_object().expect("a test writes objects").clone()
+    value.as_object().expect("test value is an object").clone()
 }
 
 fn writer<'a>(manager: &'a str, subresource: &'a str, now: &str) -> FieldManager<'a> {
-    FieldManager { name: manager, api_version: "v1", subresource, now: now.parse().expect("a test writes times") }
+    FieldManager { name: manager, api_version: "v1", subresource, now: now.parse().expect("test value is a time") }
 }
 
-/// Lets a manager write a state over another.
+/// Records an update from one state to another by a manager.
 fn write(old: &JsonObject, new: &Value, writer: &FieldManager<'_>) -> JsonObject {
     let mut new = object(new);
     record_update(old, &mut new, writer);

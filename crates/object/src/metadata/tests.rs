@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 fn object(value: &Value) -> Map<String, Value> {
-    value.as_object().expect("a test writes objects").clone()
+    value.as_object().expect("test value is an object").clone()
 }
 
 fn stored() -> Value {
@@ -151,7 +151,7 @@ fn update_increments_generation_on_spec_change() {
             r#"{"metadata":{"annotations":{"a":"b"},"creationTimestamp":"2026-01-01T00:00:00Z","generation":3,"name":"a","resourceVersion":"7","uid":"u"},"spec":{"replicas":1},"status":{"ready":1}}"#
         ]],
     );
-    // Without a subresource the status is a field like any other.
+    // Without a status subresource, `status` is an ordinary field.
     let status = json!({"metadata": {"name": "a"}, "spec": {"replicas": 1}, "status": {"ready": 2}});
     let rules = KindRules { status: StatusSubresource::None, ..KindRules::NAMESPACED };
     check(

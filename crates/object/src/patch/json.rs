@@ -1,4 +1,4 @@
-//! JSON patch (RFC 6902), with the liberties of the library that Kubernetes uses: negative indices count from the end,
+//! JSON patch (RFC 6902), with the deviations of the library that Kubernetes uses: negative indices count from the end,
 //! `replace` may add a field, and a missing field equals null in `test`.
 
 use serde_json::{Map, Value};
@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 use crate::decode::{self, BodyEncoding, DEPTH_MAX, Decoded};
 use crate::rejection::Rejection;
 
-/// How many operations a patch may have, as in Kubernetes.
+/// Limit of operations in a patch, as in Kubernetes.
 const OPERATIONS_MAX: usize = 10_000;
-/// How many bytes `copy` may add in all: kube-apiserver's limit is that of a request body.
+/// Limit of bytes added by all `copy` operations: the size limit of a request body, as in kube-apiserver.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// How many values may be visited or shifted in all, so that 10,000 insertions at the front of a long list end in time.
+/// Limit of values visited or shifted by all operations; bounds 10,000 insertions at the front of a long list.
 const WORK_MAX: usize = 50_000_000;
 
-/// A list of operations, all of which apply or none.
+/// A list of operations that apply atomically.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPatch(Vec<PatchOperation>);
 
@@ -26,7 +26,7 @@ struct PatchOperation {
 }
 
 impl JsonPatch {
-    /// Reads a patch; what each operation means is found out when it is applied.
+    /// Parses a patch; unknown operations and missing paths fail in [`JsonPatch::apply`].
     pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
         let refuse = |reason: String| Rejection::BadRequest(format!("error decoding patch: {reason}"));
         let Decoded { value, duplicate_fields: duplicates } =
@@ -52,7 +52,8 @@ impl JsonPatch {
         Ok(Decoded { value, duplicate_fields: duplicates })
     }
 
-    /// Applies the operations in order to a copy of the object. The result may be anything: see [`super::expect_kind`].
+    /// Applies the operations in order to a copy of the object. The result may be any JSON value; check it with
+    /// [`super::expect_kind`].
     pub fn apply(&self, object: &Map<String, Value>) -> Result<Value, Rejection> {
         let mut document = PatchTarget { root: Value::Object(object.clone()), work: 0, copied_bytes: 0 };
         for operation in &self.0 {
@@ -188,7 +189,7 @@ impl PatchTarget {
         }
     }
 
-    /// The value that contains the one at a path, and the last token of the path.
+    /// The container of the value at a path, and the last token of the path.
     fn parent(&mut self, op: &str, path: &str) -> Result<(&mut Value, String), String> {
         let (parents, last) = path.rsplit_once('/').ok_or_else(|| missing_path_error(op, path))?;
         let mut value = &mut self.root;
@@ -207,7 +208,7 @@ impl PatchTarget {
         Ok((value, unescape(last)))
     }
 
-    /// Refuses a value that would nest too deep where it is to be put, and pays for looking at it.
+    /// Rejects a value that would exceed [`DEPTH_MAX`] at `path`, and charges its size as work.
     fn check_depth(&mut self, path: &str, value: &Value) -> Result<(), String> {
         let (depth, values) = depth_and_size(value);
         self.charge_work(values)?;
@@ -231,7 +232,7 @@ fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-/// Where a token points in a list of so many places.
+/// Index that a path token means in a list of `length` items; negative tokens count from the end.
 fn parse_index(token: &str, length: usize, op: &str, path: &str) -> Result<usize, String> {
     let number: i64 = token
         .parse()
@@ -243,7 +244,7 @@ fn parse_index(token: &str, length: usize, op: &str, path: &str) -> Result<usize
     })
 }
 
-/// How deep a value nests, and how many values it holds.
+/// Nesting depth of a value, and the number of values in it, itself included.
 fn depth_and_size(value: &Value) -> (usize, usize) {
     let inside = |parts: &mut dyn Iterator<Item = &Value>| {
         let (depth, values) = parts

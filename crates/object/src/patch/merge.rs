@@ -1,5 +1,5 @@
-//! Merge patch (RFC 7396): what is said replaces, null removes, objects merge. As in Kubernetes, null also removes from
-//! objects inside of a new list, where the RFC would keep it.
+//! Merge patch (RFC 7396): objects merge, null removes a field, other values replace. As in Kubernetes, null fields are
+//! also removed from objects in a new list, where the RFC keeps them.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::rejection::Rejection;
 pub struct MergePatch(pub Map<String, Value>);
 
 impl MergePatch {
-    /// Reads a patch.
+    /// Parses a patch, which must be a JSON object.
     pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
         let Decoded { value, duplicate_fields } = super::decode_patch_object(body)?;
         Ok(Decoded { value: Self(value), duplicate_fields })

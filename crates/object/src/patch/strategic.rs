@@ -1,8 +1,8 @@
-//! Strategic merge patch: a merge patch that knows which lists merge, and by which key.
+//! Strategic merge patch: a merge patch with a schema that defines which lists merge, and by which key.
 //!
 //! Directives: `$patch: delete` or `replace` in an object or an item, `$deleteFromPrimitiveList/<field>`,
-//! `$setElementOrder/<field>` and `$retainKeys`. Fields that the schema does not have merge as objects and are replaced as lists,
-//! so that what another release has stored can be patched.
+//! `$setElementOrder/<field>` and `$retainKeys`. Fields outside the schema, such as those of
+//! another release, can be patched too: objects merge, lists are replaced.
 
 mod lists;
 
@@ -28,13 +28,13 @@ const INVALID_ELEMENT_ORDER: &str = "invalid patch format of setElementOrder lis
 pub struct StrategicPatch(pub Map<String, Value>);
 
 impl StrategicPatch {
-    /// Reads a patch.
+    /// Parses a patch, which must be a JSON object.
     pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
         let Decoded { value, duplicate_fields } = super::decode_patch_object(body)?;
         Ok(Decoded { value: Self(value), duplicate_fields })
     }
 
-    /// Merges the patch into a copy of the object, whose type is known.
+    /// Merges the patch into a copy of the object; `schema` is that of the object.
     pub fn apply(&self, object: &Map<String, Value>, schema: SchemaCursor<'_>) -> Result<Value, Rejection> {
         merge_object(object.clone(), &self.0, schema).map(Value::Object)
     }
@@ -89,7 +89,7 @@ fn merge_field(
     Ok(())
 }
 
-/// Leaves only the fields that `$retainKeys` lists; the patch may mention no others.
+/// Removes fields that `$retainKeys` does not list. Fails if the patch sets such a field.
 fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Rejection> {
     let Some(keys) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let bad = || Rejection::BadRequest(INVALID_RETAIN_KEYS.to_owned());
@@ -102,7 +102,7 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>) ->
     Ok(())
 }
 
-/// Merges and arranges the lists for which the patch gives an order; says which fields those were.
+/// Merges and orders the lists that have a `$setElementOrder` directive; returns their field names.
 fn merge_ordered_lists<'p>(
     original: &mut Map<String, Value>,
     patch: &'p Map<String, Value>,
@@ -149,8 +149,8 @@ fn delete_primitives(original: &mut Map<String, Value>, directive: &str, items: 
     Ok(())
 }
 
-/// A part of the patch as it is stored when there is nothing to merge it with: without directives and null fields. `None` when
-/// the part is itself a directive.
+/// A part of the patch without directives and null fields, to be stored where there is nothing to merge with. `None` if
+/// the part itself has a `$patch` directive.
 fn strip_directives(value: &Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -177,7 +177,7 @@ fn unknown_directive_error(patch: &Map<String, Value>) -> Rejection {
     Rejection::Unclassified(format!("unknown patch type: {shown} in map: {}", excerpt(patch)))
 }
 
-/// A part of the patch for an error message, cut short.
+/// The first 200 characters of a part of the patch, for an error message.
 fn excerpt(fields: &Map<String, Value>) -> String {
     Value::Object(fields.clone()).to_string().chars().take(200).collect()
 }

@@ -8,7 +8,7 @@ use crate::arbitrary;
 const POD: GroupVersionKind<&str> = GroupVersionKind { group: "", version: "v1", kind: "Pod" };
 
 fn object(value: &Value) -> Map<String, Value> {
-    value.as_object().expect("a test writes objects").clone()
+    value.as_object().expect("test value is an object").clone()
 }
 
 fn json_patch(document: &Value, patch: &Value) -> Result<Value, Rejection> {
@@ -289,7 +289,7 @@ fn json_patch_limits_copies_depth_and_work() {
         "{rejection:?}"
     );
 
-    // Copying an object into itself would double its depth each time.
+    // Each copy of an object into itself doubles the depth.
     let mut patch = vec![json!({"op": "add", "path": "/a", "value": {"a": {}}})];
     for tokens in [3, 5, 9, 17, 33, 65, 129] {
         patch.push(json!({"op": "copy", "from": "/a", "path": "/a".repeat(tokens)}));
@@ -305,7 +305,7 @@ fn json_patch_limits_copies_depth_and_work() {
     assert_eq!(rejection, Rejection::Unprocessable("the patch is too much work".to_owned()));
 }
 
-/// The cases of RFC 7396, appendix A, that have an object on both sides.
+/// Cases of RFC 7396, appendix A, with objects as target and patch.
 #[test]
 fn merge_patch_follows_rfc_7396() {
     for (document, patch, expected) in [
@@ -319,7 +319,7 @@ fn merge_patch_follows_rfc_7396() {
         (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
         (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
         (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
-        // Where Kubernetes differs.
+        // Kubernetes differs from the RFC.
         (json!({}), json!({"a": [{"b": null}, null]}), json!({"a": [{}, null]})),
     ] {
         assert_eq!(merge_patch(&document, &patch), expected, "{document} {patch}");
@@ -366,7 +366,7 @@ fn has_null_field(value: &Value) -> bool {
     }
 }
 
-/// The smallest merge patch that leads from one object to another; only for targets without null fields.
+/// The minimal merge patch from one object to another. The target must not have null fields.
 fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
     let mut patch = Map::new();
     for name in from.keys().filter(|name| !to.contains_key(*name)) {

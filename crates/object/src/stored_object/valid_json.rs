@@ -1,12 +1,13 @@
-//! Whether all of a JSON text can be read as a value.
+//! Validation of a whole JSON text without building a value.
 //!
-//! Passing over a field, as serde does with those that a struct lacks, checks neither its strings, its numbers nor its depth.
+//! When serde skips a field that a struct lacks, it checks neither strings, numbers nor depth; this type checks all of
+//! them.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Read from a text that could also be read as a `serde_json::Value`; keeps nothing of it.
+/// Deserializes from any text that parses as a `serde_json::Value`, and discards the content.
 pub(super) struct ValidJson;
 
 impl<'de> Deserialize<'de> for ValidJson {

@@ -1,4 +1,4 @@
-//! Columns and cells that many kinds share.
+//! Common columns, and helpers that compute cells.
 
 use api::json::JsonObject;
 use api::time::{MicroTime, Time};
@@ -9,12 +9,12 @@ use super::{Column, human_duration};
 use crate::label_selector;
 use crate::unstructured::{self, metadata_string, objects};
 
-/// The name of the object, which identifies it.
+/// Column `Name`.
 pub const NAME: Column = Column {
     format: "name",
     ..string_column("Name", "The name of the object.", |object, _| metadata_string(object, "name").into())
 };
-/// The time since the object was created.
+/// Column `Age`: time since creation.
 pub const AGE: Column = string_column("Age", "How long ago it was created.", age_cell);
 /// A column of strings.
 pub const fn string_column(
@@ -56,7 +56,7 @@ fn age_cell(object: &JsonObject, now: Time) -> Value {
     time_since(metadata_string(object, "creationTimestamp"), now).into()
 }
 
-/// The creation timestamp; Go's zero time if there is none.
+/// Creation timestamp; Go's zero time if absent.
 pub(super) fn created_at_cell(object: &JsonObject, _: Time) -> Value {
     match metadata_string(object, "creationTimestamp") {
         "" => "0001-01-01T00:00:00Z".into(),
@@ -64,38 +64,38 @@ pub(super) fn created_at_cell(object: &JsonObject, _: Time) -> Value {
     }
 }
 
-/// How long ago a time on the wire was.
+/// Time since an RFC 3339 timestamp in short form; `<unknown>` if it does not parse.
 pub fn time_since(time: &str, now: Time) -> String {
     parse_instant(time)
         .map_or_else(|| "<unknown>".to_owned(), |then| human_duration(now.timestamp().duration_since(then)))
 }
 
-/// A time on the wire, to the second or finer.
+/// Parses an RFC 3339 timestamp with seconds or microseconds.
 pub fn parse_instant(time: &str) -> Option<Timestamp> {
     time.parse::<MicroTime>().ok().map(MicroTime::timestamp)
 }
 
-/// The string at a path.
+/// String at a path; empty if absent.
 pub fn string_cell(object: &JsonObject, path: &[&str]) -> Value {
     unstructured::text(object, path).into()
 }
 
-/// The string at a path, or a placeholder.
+/// String at a path; a placeholder if absent or empty.
 pub fn string_cell_or(object: &JsonObject, path: &[&str], placeholder: &str) -> Value {
     or_placeholder(unstructured::text(object, path).to_owned(), placeholder)
 }
 
-/// A string, or a placeholder for the empty one.
+/// The text; a placeholder if it is empty.
 pub fn or_placeholder(text: String, placeholder: &str) -> Value {
     if text.is_empty() { placeholder.into() } else { text.into() }
 }
 
-/// The integer at a path, or 0.
+/// Integer at a path; 0 if absent.
 pub fn integer_cell(object: &JsonObject, path: &[&str]) -> Value {
     unstructured::integer(object, path).unwrap_or_default().into()
 }
 
-/// How many items or fields there are at a path.
+/// Number of list items or object fields at a path; 0 for anything else.
 pub fn count_at(object: &JsonObject, path: &[&str]) -> usize {
     match unstructured::get(object, path) {
         Some(Value::Array(items)) => items.len(),
@@ -104,12 +104,12 @@ pub fn count_at(object: &JsonObject, path: &[&str]) -> usize {
     }
 }
 
-/// A status of one type among the conditions of an object.
+/// The condition of a type in `status.conditions`.
 pub fn find_condition<'a>(object: &'a JsonObject, kind: &str) -> Option<&'a JsonObject> {
     objects(object, &["status", "conditions"]).find(|condition| unstructured::text(condition, &["type"]) == kind)
 }
 
-/// Whether a condition is there and true.
+/// True if the condition exists with status `True`.
 pub fn is_condition_true(object: &JsonObject, kind: &str) -> bool {
     find_condition(object, kind).is_some_and(|condition| unstructured::text(condition, &["status"]) == "True")
 }
@@ -122,13 +122,13 @@ pub fn labels_cell(object: &JsonObject, path: &[&str]) -> Value {
     )
 }
 
-/// A label selector as a string; empty when it selects everything or nothing.
+/// Label selector as a string; empty if it is absent or selects everything, `<error>` for an unknown operator.
 pub fn selector_text(object: &JsonObject, path: &[&str]) -> String {
     let selector = unstructured::nested_object(object, path).map(label_selector::selector_to_string);
     selector.unwrap_or(Some(String::new())).unwrap_or_else(|| "<error>".to_owned())
 }
 
-/// A few items and how many more there are, or a placeholder for none.
+/// The first three items and the number of others, such as `a,b,c + 2 more...`; a placeholder for none.
 pub fn first_few_cell(items: impl Iterator<Item = String>, placeholder: &str) -> Value {
     const SHOWN_MAX: usize = 3;
     let mut items = items.fuse();

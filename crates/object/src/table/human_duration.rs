@@ -1,10 +1,10 @@
-//! Durations as Kubernetes prints them for people.
+//! Human-readable durations in Kubernetes' format.
 
 use jiff::SignedDuration;
 
-/// A duration in one or two units, the coarser the longer it is: `75s`, `5m30s`, `3h20m`, `4d2h`, `2y100d`.
+/// Formats a duration in one or two units, coarser for longer durations: `75s`, `5m30s`, `3h20m`, `4d2h`, `2y100d`.
 ///
-/// Clocks may disagree by a second, so that much below zero is `0s`; less is `<invalid>`.
+/// Negative durations below two seconds, from clock skew, yield `0s`; longer ones `<invalid>`.
 pub fn human_duration(duration: SignedDuration) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 fn object(metadata: &Value) -> Map<String, Value> {
-    json!({ "metadata": metadata }).as_object().expect("an object was written").clone()
+    json!({ "metadata": metadata }).as_object().expect("test value is an object").clone()
 }
 
 fn show(errors: &[FieldError]) -> String {

@@ -1,4 +1,4 @@
-//! The order in which a server applies the rules, from the creation of an object to its end.
+//! Life cycle of an object through the functions of this crate, in the order of a server.
 
 use api::GroupVersionKind;
 use api::json::JsonObject;
@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 const KIND: GroupVersionKind<&str> = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
 const RULES: KindRules = KindRules::NAMESPACED;
 
-/// What is stored: the last write and its revision.
+/// A store for one object: the last write and its revision.
 struct FakeStorage {
     object: JsonObject,
     revision: u64,
 }
 
 impl FakeStorage {
-    /// As it is read: with the revision as resourceVersion.
+    /// The stored object with its revision as resourceVersion.
     fn current(&self) -> JsonObject {
         let mut object = self.object.clone();
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
@@ -35,7 +35,7 @@ impl FakeStorage {
 }
 
 fn time(text: &str) -> Time {
-    text.parse().expect("a test writes times")
+    text.parse().expect("test value is a time")
 }
 
 fn writer(subresource: &str) -> FieldManager<'_> {
@@ -53,7 +53,7 @@ fn create(body: &Value) -> Result<FakeStorage, Rejection> {
     Ok(FakeStorage { object, revision: 1 })
 }
 
-/// Whether the write changed, kept or removed the object.
+/// Effect of an update on the stored object.
 #[derive(Debug, PartialEq)]
 enum UpdateOutcome {
     Written,
@@ -99,7 +99,7 @@ fn object_lifecycle_from_create_to_removal() {
     assert_eq!(created["metadata"]["generation"], 1);
     assert_eq!(created.get("status"), None);
 
-    // What was read, written back: nothing happens.
+    // A write of the unchanged object is a no-op.
     let read = Value::Object(stored.current());
     assert_eq!(put(&mut stored, &read, ""), Ok(UpdateOutcome::Unchanged));
     assert_eq!(stored.revision, 1);
@@ -108,7 +108,7 @@ fn object_lifecycle_from_create_to_removal() {
     changed["spec"]["replicas"] = 3.into();
     assert_eq!(put(&mut stored, &changed, ""), Ok(UpdateOutcome::Written));
     assert_eq!(stored.current()["metadata"]["generation"], 2);
-    // The same again comes too late.
+    // The same write again has an outdated resourceVersion.
     assert!(matches!(put(&mut stored, &changed, ""), Err(Rejection::Conflict { .. })));
 
     let mut status = Value::Object(stored.current());
@@ -137,7 +137,7 @@ fn object_lifecycle_from_create_to_removal() {
 
 #[test]
 fn accepted_objects_can_be_parsed_again() {
-    // One level is the object itself.
+    // The object itself is one level.
     let levels = decode::DEPTH_MAX - 1;
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         let body = format!(r#"{{"metadata":{{"name":"a"}},"spec":{}1{}}}"#, open.repeat(levels), close.repeat(levels));

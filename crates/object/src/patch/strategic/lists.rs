@@ -1,7 +1,7 @@
-//! Merging lists: of objects by key, of scalars by value; and the order of the result.
+//! List merging: objects by merge key, scalars by value, and the order of the result.
 //!
-//! What the patch names comes in the patch's order, what only the server has in the server's; where both have a place in the
-//! server's order, that decides between them.
+//! Items of the patch keep the patch's order, and items that only the server has keep the server's order. Between one
+//! of each, the server's order decides if the server has both; else the item of the patch comes first.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{DIRECTIVE, excerpt, merge_object, strip_directives, unknown_directiv
 use crate::rejection::Rejection;
 use schema::SchemaCursor;
 
-/// Merges a patch into a list. `known` is the type of the items.
+/// Merges a patch into a list. `item_schema` is the type of the items.
 pub(super) fn merge(
     original: Vec<Value>,
     patch: &[Value],
@@ -35,7 +35,7 @@ pub(super) fn merge(
     }
 }
 
-/// Merges a patch into a list, where there are both, and puts the items in the order that the patch asks for.
+/// Merges a patch into a list, either of which may be absent, and orders the items by `$setElementOrder`.
 pub(super) fn merge_in_order(
     original: Option<Vec<Value>>,
     patch: Option<&[Value]>,
@@ -87,7 +87,7 @@ fn merge_objects(
     order_items(merged, &positions(&plain, Some(key))?, &server, Some(key))
 }
 
-/// Merges each item of the patch into the first one with its key, or appends it.
+/// Merges each item of the patch into the first item with the same key, or appends it.
 fn merge_items(
     mut original: Vec<Value>,
     patch: &[Value],
@@ -110,7 +110,7 @@ fn merge_items(
     Ok(original)
 }
 
-/// Items named by the patch and items that only the server has, each sorted, then merged.
+/// Sorts the items of the patch and the server-only items separately, then merges both sequences.
 fn order_items(
     items: Vec<Value>,
     patch: &HashMap<String, usize>,
@@ -142,7 +142,7 @@ fn order_items(
     }
 }
 
-/// Refuses a patch list whose items do not come in the given order.
+/// Rejects a patch list whose items are not in the order of `$setElementOrder`.
 fn check_order(patch: &[Value], order: &[Value], merge_key: Option<&str>) -> Result<(), Rejection> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -171,7 +171,7 @@ enum ItemKind {
     Object,
 }
 
-/// What the items are; all must be the same.
+/// Kind of all items; fails if they differ.
 fn common_item_kind<'v>(items: impl Iterator<Item = &'v Value>) -> Result<ItemKind, Rejection> {
     let mut seen = None;
     for item in items {
@@ -188,7 +188,7 @@ fn common_item_kind<'v>(items: impl Iterator<Item = &'v Value>) -> Result<ItemKi
     Ok(seen.unwrap_or(ItemKind::Scalar))
 }
 
-/// What tells an item from the others: the value of its key, or the item itself.
+/// Identity of an item: the value of its merge key or, without one, the item itself.
 fn item_identity(item: &Value, merge_key: Option<&str>) -> Result<String, Rejection> {
     let Some(key) = merge_key else { return Ok(item.to_string()) };
     let missing = |item: &Map<String, Value>| {
@@ -202,7 +202,7 @@ fn item_identity(item: &Value, merge_key: Option<&str>) -> Result<String, Reject
     }
 }
 
-/// Where each item comes first.
+/// Index of the first occurrence of each item, by identity.
 fn positions(items: &[Value], merge_key: Option<&str>) -> Result<HashMap<String, usize>, Rejection> {
     let mut at = HashMap::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {

@@ -16,14 +16,14 @@ fn check(object: &Value, patch: &Value, expected: &Value) {
     assert_eq!(apply(object, patch).as_ref(), Ok(expected));
 }
 
-/// Patches `spec` and says what becomes of it.
+/// Applies a patch to `spec` and compares the result.
 macro_rules! spec {
     ($before:expr, $patch:expr, $expected:expr $(,)?) => {
         check(&json!({"spec": $before}), &json!({"spec": $patch}), &json!({"spec": $expected}))
     };
 }
 
-/// Patches the metadata of an object with finalizers and says which are left.
+/// Applies a patch to the metadata and compares the remaining finalizers.
 macro_rules! finalizers {
     ($before:expr, $patch:expr, $expected:expr $(,)?) => {
         check(
@@ -176,7 +176,7 @@ fn strategic_patch_merges_scalar_lists_by_value() {
 #[test]
 fn set_element_order_orders_list_items() {
     let named = |names: &[&str]| names.iter().map(|name| json!({"name": name})).collect::<Value>();
-    // The server has `s` between two that the client knows; it stays after `a`.
+    // The server-only item `s`, between two items of the patch, stays after `a`.
     spec!(
         json!({"containers": named(&["a", "s", "b"])}),
         json!({"$setElementOrder/containers": named(&["b", "a"])}),
@@ -304,7 +304,7 @@ fn strategic_patch_merges_long_lists_in_linear_time() {
     assert_eq!(merged["spec"]["containers"].as_array().unwrap().len(), 30_000);
 }
 
-/// Rare names and directives at random places.
+/// Random patches with field names of the schema and directives.
 fn patch() -> impl Strategy<Value = Map<String, Value>> {
     let field = prop::sample::select(vec![
         "spec",
