@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::{Client, Server, TestStore};
+use cluster_tests::{Client, RunningServer, TestStore};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -29,10 +29,10 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
         Effort::Full => (200, 50),
     };
     let folder = tempfile::tempdir()?;
-    let without = Server::start(folder.path(), TestStore::Sqlite, &["--controllers="]);
+    let without = RunningServer::start(folder.path(), TestStore::Sqlite, &["--controllers="]);
     let bare = without.resident_bytes();
     without.stop();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &["--controllers=*"]);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &["--controllers=*"]);
     let admin = server.admin();
     Runtime::new()?.block_on(async {
         wait_for_controllers(&admin).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster_tests::gateway::PEER_PROXY_OFF;
-use cluster_tests::{Client, ControlPlane, Gateway, TestStore};
+use cluster_tests::{Client, ControlPlane, RunningGateway, TestStore};
 use http_body_util::Empty;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tasks::Tasks;
@@ -38,7 +38,7 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
     let lasting = Duration::from_millis(if effort == Effort::Quick { 50 } else { 3_000 });
     let mut plane = ControlPlane::new(TestStore::Sqlite);
     plane.start("one", &[PEER_PROXY_OFF]);
-    let gateway = Gateway::start("gateway", &plane, &["one"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["one"], &[]);
     let server = plane.server("one");
     let nginx = Nginx::start(plane.folder(), server.address())?;
     let tls = AdminTls::for_admin(server)?;

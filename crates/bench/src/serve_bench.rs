@@ -8,7 +8,7 @@ mod startup;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster_tests::{Etcd, Server, TestStore};
+use cluster_tests::{Etcd, RunningServer, TestStore};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -74,7 +74,7 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
     let etcd = Etcd::start();
     for (name, store) in [("SQLite", TestStore::Sqlite), ("etcd", TestStore::Etcd(&etcd))] {
         let folder = tempfile::tempdir()?;
-        measure(sizes, table, name, &Server::start(folder.path(), store, &[]))?;
+        measure(sizes, table, name, &RunningServer::start(folder.path(), store, &[]))?;
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ pub(crate) fn has_server() -> bool {
     !binary.is_empty() && PathBuf::from(binary).exists()
 }
 
-fn measure(sizes: ServeBenchSizes, table: &mut BenchTable, store: &str, server: &Server) -> anyhow::Result<()> {
+fn measure(sizes: ServeBenchSizes, table: &mut BenchTable, store: &str, server: &RunningServer) -> anyhow::Result<()> {
     let tls = AdminTls::for_admin(server)?;
     let load = LoadGenerator { tls: tls.clone(), address: server.address().to_owned(), duration: sizes.load_duration };
     Runtime::new()?.block_on(async {

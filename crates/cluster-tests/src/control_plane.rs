@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::{Client, Etcd, Server, TestStore};
+use crate::{Client, Etcd, RunningServer, TestStore};
 
 /// The servers of a control plane, by name.
 #[derive(Debug)]
 pub struct ControlPlane<'a> {
-    servers: BTreeMap<String, Server>,
+    servers: BTreeMap<String, RunningServer>,
     /// A restarted server listens on its previous port.
     ports: BTreeMap<String, String>,
     store: TestStore<'a>,
@@ -32,7 +32,7 @@ impl<'a> ControlPlane<'a> {
 
     /// Starts a server and waits until it is ready.
     #[track_caller]
-    pub fn start(&mut self, name: &str, flags: &[&str]) -> &Server {
+    pub fn start(&mut self, name: &str, flags: &[&str]) -> &RunningServer {
         self.launch(name, flags);
         self.server(name).wait_ready();
         self.server(name)
@@ -40,11 +40,11 @@ impl<'a> ControlPlane<'a> {
 
     /// Starts a server and waits until it listens; it may not be ready yet.
     #[track_caller]
-    pub fn launch(&mut self, name: &str, flags: &[&str]) -> &Server {
+    pub fn launch(&mut self, name: &str, flags: &[&str]) -> &RunningServer {
         let port = self.ports.get(name).map_or("0", String::as_str);
         let own = [format!("--secure-port={port}"), format!("--hostname-override={name}")];
         let flags: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
-        let server = Server::launch_as(name, self.folder.path(), self.store, &flags);
+        let server = RunningServer::launch_as(name, self.folder.path(), self.store, &flags);
         let port = server.address().rsplit(':').next().unwrap_or("0").to_owned();
         self.ports.insert(name.to_owned(), port);
         self.servers.insert(name.to_owned(), server);
@@ -53,7 +53,7 @@ impl<'a> ControlPlane<'a> {
 
     /// Returns a running server.
     #[track_caller]
-    pub fn server(&self, name: &str) -> &Server {
+    pub fn server(&self, name: &str) -> &RunningServer {
         self.servers.get(name).unwrap_or_else(|| panic!("there is no server {name}"))
     }
 
@@ -92,7 +92,7 @@ impl<'a> ControlPlane<'a> {
     }
 
     #[track_caller]
-    fn remove_server(&mut self, name: &str) -> Server {
+    fn remove_server(&mut self, name: &str) -> RunningServer {
         self.servers.remove(name).unwrap_or_else(|| panic!("there is no server {name}"))
     }
 }

@@ -36,14 +36,14 @@ pub async fn create_gateway_rbac(admin: &Client) {
 
 /// A running gateway. Killed on drop.
 #[derive(Debug)]
-pub struct Gateway {
+pub struct RunningGateway {
     process: SpawnedProcess,
     folder: PathBuf,
     log: PathBuf,
     address: String,
 }
 
-impl Gateway {
+impl RunningGateway {
     /// Starts a gateway with these servers as upstreams and waits until all running ones are ready. The prefix `local=`
     /// marks an upstream as local.
     #[track_caller]

@@ -25,14 +25,14 @@ pub enum TestStore<'a> {
 
 /// A running server. Killed on drop.
 #[derive(Debug)]
-pub struct Server {
+pub struct RunningServer {
     process: SpawnedProcess,
     folder: PathBuf,
     log: PathBuf,
     address: String,
 }
 
-impl Server {
+impl RunningServer {
     /// Starts a server with its data in `folder` and waits until it is ready.
     #[track_caller]
     pub fn start(folder: &Path, store: TestStore<'_>, flags: &[&str]) -> Self {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::inventory::{Inventory, ResourceInventory, StoredEncryption, StoredForm};
 use crate::key_layout::ResourceClass;
-use crate::verdict::{Effect, Preflight};
+use crate::verdict::{FindingEffect, Preflight};
 
 const COLUMNS: usize = 7;
 const HEADER: [&str; COLUMNS] = ["RESOURCE", "VERSION", "ENCODING", "ENCRYPTION", "OBJECTS", "BYTES", "OLDEST"];
@@ -147,13 +147,13 @@ pub fn render_plan(preflight: &Preflight) -> String {
     text
 }
 
-const fn effect_heading(effect: Effect) -> &'static str {
+const fn effect_heading(effect: FindingEffect) -> &'static str {
     match effect {
-        Effect::StartRefused => "SERVER DOES NOT START",
-        Effect::Unreadable => "UNREADABLE",
-        Effect::Unjudged => "CANNOT BE JUDGED",
-        Effect::Invisible => "INVISIBLE",
-        Effect::FieldsDropped => "FIELDS DROPPED",
-        Effect::ClientsRefused => "CLIENTS REFUSED",
+        FindingEffect::StartRefused => "SERVER DOES NOT START",
+        FindingEffect::Unreadable => "UNREADABLE",
+        FindingEffect::Unjudged => "CANNOT BE JUDGED",
+        FindingEffect::Invisible => "INVISIBLE",
+        FindingEffect::FieldsDropped => "FIELDS DROPPED",
+        FindingEffect::ClientsRefused => "CLIENTS REFUSED",
     }
 }

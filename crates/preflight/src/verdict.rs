@@ -46,7 +46,7 @@ pub struct Preflight {
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// What would happen.
-    pub effect: Effect,
+    pub effect: FindingEffect,
     /// The resource, `deployments.apps`; empty for flags.
     pub resource: String,
     /// What was seen.
@@ -60,7 +60,7 @@ pub struct Finding {
 /// What would happen to a cluster, the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Effect {
+pub enum FindingEffect {
     /// The server does not start.
     StartRefused,
     /// Objects that the server cannot decode: every list of their resource fails.
@@ -223,7 +223,7 @@ fn contains_key(fields: &Value, name: &str) -> bool {
 
 fn start_refused(refusal: &str) -> Finding {
     Finding {
-        effect: Effect::StartRefused,
+        effect: FindingEffect::StartRefused,
         resource: String::new(),
         evidence: refusal.to_owned(),
         cure: "Remove it from the flags of the servers of that release.".to_owned(),
@@ -236,7 +236,7 @@ fn judge_resource(resource: &ResourceInventory, target: &TargetServer) -> Vec<Fi
     let mut findings = Vec::new();
     if resource.undecodable.count > 0 && matches!(resource.class, ResourceClass::BuiltIn | ResourceClass::Custom) {
         findings.push(Finding {
-            effect: Effect::Unreadable,
+            effect: FindingEffect::Unreadable,
             resource: name.clone(),
             evidence: format!("{} cannot be decoded by any release", count_of(resource.undecodable.count, "value")),
             cure: "Restore or delete these keys in storage.".to_owned(),
@@ -254,7 +254,7 @@ fn judge_form(resource: &ResourceInventory, name: &str, form: &StoredForm, targe
     };
     let Some(api_version) = &form.api_version else {
         let evidence = format!("{} with a version that encryption or encoding hides", count_of(form.objects, "object"));
-        return finding(Effect::Unjudged, evidence, "Give --encryption-provider-config.".to_owned());
+        return finding(FindingEffect::Unjudged, evidence, "Give --encryption-provider-config.".to_owned());
     };
     let release = target.release();
     let oldest = form.lowest_revision.unwrap_or_default();
@@ -271,7 +271,7 @@ fn judge_form(resource: &ResourceInventory, name: &str, form: &StoredForm, targe
             let cure = format!(
                 "Rewrite them in a version that {release} reads (it stores {storage}) before the change, or delete them."
             );
-            finding(Effect::Unreadable, evidence, cure)
+            finding(FindingEffect::Unreadable, evidence, cure)
         }
         Readability::NotServed => {
             let servers = release_list(&releases::releases_that_store(&resource.group, &resource.resource));
@@ -283,7 +283,7 @@ fn judge_form(resource: &ResourceInventory, name: &str, form: &StoredForm, targe
                 true => "Delete them before the change, or turn the API on there with --runtime-config and its gate.",
                 false => "Delete them before the change: that release cannot decode them even with the API turned on.",
             };
-            finding(Effect::Invisible, evidence, cure.to_owned())
+            finding(FindingEffect::Invisible, evidence, cure.to_owned())
         }
     }
 }
@@ -291,7 +291,7 @@ fn judge_form(resource: &ResourceInventory, name: &str, form: &StoredForm, targe
 fn fields_dropped(target: &TargetServer, resource: String, field: &str, found: FieldUse) -> Finding {
     let release = target.release();
     Finding {
-        effect: Effect::FieldsDropped,
+        effect: FindingEffect::FieldsDropped,
         resource,
         evidence: format!(
             "{} with {field}, which a kube-apiserver of {release} does not have and drops at their next write",
@@ -309,7 +309,7 @@ fn client_refused(target: &TargetServer, client: &ClientUse) -> Option<Finding> 
     }
     let prefix = if group.is_empty() { String::new() } else { format!("{group}/") };
     Some(Finding {
-        effect: Effect::ClientsRefused,
+        effect: FindingEffect::ClientsRefused,
         resource: qualified_name(group, resource),
         evidence: format!(
             "{} for {prefix}{version} by {user} ({user_agent}); {} does not serve it",

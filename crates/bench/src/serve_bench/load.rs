@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use cluster_tests::Server;
+use cluster_tests::RunningServer;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::SendRequest;
@@ -72,7 +72,7 @@ pub(crate) struct LoadResult {
 }
 
 impl AdminTls {
-    pub(crate) fn for_admin(server: &Server) -> anyhow::Result<Self> {
+    pub(crate) fn for_admin(server: &RunningServer) -> anyhow::Result<Self> {
         let pki = server.pki();
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(pki.join("ca.crt"))? {

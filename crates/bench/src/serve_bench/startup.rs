@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cluster_tests::{Server, TestStore};
+use cluster_tests::{RunningServer, TestStore};
 use tokio::runtime::Runtime;
 
 use super::load::{AdminTls, LoadGenerator};
@@ -53,13 +53,13 @@ pub(super) fn measure(sizes: ServeBenchSizes, table: &mut BenchTable) -> anyhow:
     Ok(())
 }
 
-fn start_server(folder: &Path) -> (Server, Duration) {
+fn start_server(folder: &Path) -> (RunningServer, Duration) {
     let started = Instant::now();
-    let server = Server::start(folder, TestStore::Sqlite, &[]);
+    let server = RunningServer::start(folder, TestStore::Sqlite, &[]);
     (server, started.elapsed())
 }
 
-fn create_objects(server: &Server, objects: usize) -> anyhow::Result<()> {
+fn create_objects(server: &RunningServer, objects: usize) -> anyhow::Result<()> {
     let load = LoadGenerator {
         tls: AdminTls::for_admin(server)?,
         address: server.address().to_owned(),

@@ -151,7 +151,7 @@ pub(crate) async fn post_with_headers(
 }
 
 /// Issues a client certificate of the server's CA.
-fn issue_client_certificate(server: &Server, name: &str, group: Option<&str>) -> ClientCredentials {
+fn issue_client_certificate(server: &RunningServer, name: &str, group: Option<&str>) -> ClientCredentials {
     let own = CertificateAuthority::open_or_create(&server.pki(), "ca").unwrap();
     certificate_credentials(&own.open_or_issue(name, name, group, &CertificateUsage::Client).unwrap())
 }

@@ -8,7 +8,7 @@ mod skew;
 use std::time::Duration;
 
 use cluster_tests::wait::eventually;
-use cluster_tests::{Client, ControlPlane, Etcd, Server, TestStore};
+use cluster_tests::{Client, ControlPlane, Etcd, RunningServer, TestStore};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use store::sqlite::SqliteStore;
@@ -24,7 +24,7 @@ const ALL_CONTROLLERS: &str = "--controllers=*";
 #[track_caller]
 fn with_controllers_on_sqlite(test: impl AsyncFn(Client)) {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &[ALL_CONTROLLERS]);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &[ALL_CONTROLLERS]);
     block_on(test(server.admin()));
 }
 
@@ -34,7 +34,7 @@ fn with_controllers_on_each_store(test: impl AsyncFn(Client)) {
     let etcd = Etcd::start();
     for store in [TestStore::Sqlite, TestStore::Etcd(&etcd)] {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(folder.path(), store, &[ALL_CONTROLLERS]);
+        let server = RunningServer::start(folder.path(), store, &[ALL_CONTROLLERS]);
         block_on(test(server.admin()));
     }
 }

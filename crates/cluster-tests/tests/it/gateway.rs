@@ -14,7 +14,7 @@ mod vouching;
 
 use cluster_tests::gateway::PEER_PROXY_OFF;
 use cluster_tests::tools::{is_skipped, kubectl};
-use cluster_tests::{Client, ControlPlane, Etcd, Gateway, TestStore};
+use cluster_tests::{Client, ControlPlane, Etcd, RunningGateway, TestStore};
 use http::{Method, StatusCode};
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ fn gateway_serves_resources_of_either_server() {
     let etcd = Etcd::start();
     for store in [TestStore::Sqlite, TestStore::Etcd(&etcd)] {
         let plane = start_two_stock_servers(store);
-        let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+        let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
         let admin = gateway.admin();
         for (path, object) in [
             (CLASSES_PATH, volume_attributes_class as fn(&str) -> Value),
@@ -65,7 +65,7 @@ fn gateway_serves_resources_of_either_server() {
 fn sidecar_gateways_serve_resources_of_either_server() {
     let plane = start_two_stock_servers(TestStore::Sqlite);
     let beside = |local: &str, other: &str| {
-        Gateway::start(&format!("beside-{local}"), &plane, &[&format!("local={local}"), other], &[])
+        RunningGateway::start(&format!("beside-{local}"), &plane, &[&format!("local={local}"), other], &[])
     };
     let gateways = [beside("old", "new"), beside("new", "old")];
     for (gateway, local) in gateways.iter().zip(["old", "new"]) {
@@ -89,7 +89,7 @@ fn sidecar_gateways_serve_resources_of_either_server() {
 #[test]
 fn all_discovery_forms_list_resources_of_both_servers() {
     let plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     let admin = gateway.admin();
     block_on(async {
         let merged = get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT).await;
@@ -121,7 +121,7 @@ fn all_discovery_forms_list_resources_of_both_servers() {
 #[test]
 fn unknown_resource_gets_the_404_of_an_upstream() {
     let plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     block_on(async {
         for path in ["/apis/shop.example.com/v1/carts", "/apis/apps/v7/deployments", "/nothing"] {
             let (through, directly) = (gateway.admin().get(path).await, plane.admin("new").get(path).await);
@@ -134,7 +134,7 @@ fn unknown_resource_gets_the_404_of_an_upstream() {
 #[test]
 fn route_mismatch_gets_the_response_of_an_upstream() {
     let plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     let admin = gateway.admin();
     block_on(async {
         let classes = "/apis/storage.k8s.io/v1/namespaces/a/volumeattributesclasses";
@@ -168,7 +168,7 @@ fn kubectl_works_through_a_gateway() {
         return;
     }
     let plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     let kubeconfig = gateway.kubeconfig();
     let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success();
     run(&["create", "deployment", "shop", "--image=shop"]);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease};
 use cluster_tests::lab::run_unskew;
-use cluster_tests::{ControlPlane, Etcd, RunningLab, Server, TestStore};
+use cluster_tests::{ControlPlane, Etcd, RunningLab, RunningServer, TestStore};
 use serde_json::{Value, json};
 
 use super::{CONFIG_MAPS_PATH, block_on, config_map};
@@ -117,7 +117,7 @@ fn inventory_reads_storage_of_a_real_kube_apiserver() {
     let etcd = Etcd::start();
     let folder = tempfile::tempdir().unwrap();
     // Makes the certificates.
-    Server::start(folder.path(), TestStore::Sqlite, &[]).stop();
+    RunningServer::start(folder.path(), TestStore::Sqlite, &[]).stop();
     let config = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [
         {"resources": ["secrets"], "providers": [{"aescbc": {"keys": [{"name": "k1", "secret": KEY}]}}]},
         {"resources": ["configmaps"], "providers": [{"aesgcm": {"keys": [{"name": "k1", "secret": KEY}]}}]},

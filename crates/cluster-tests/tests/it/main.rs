@@ -21,16 +21,16 @@ mod validation;
 
 use std::path::Path;
 
-use cluster_tests::{Client, Etcd, Server, TestStore};
+use cluster_tests::{Client, Etcd, RunningServer, TestStore};
 use serde_json::{Value, json};
 
 /// Runs a test against a server on SQLite and one on etcd.
 #[track_caller]
-fn for_each_store(test: impl Fn(&Server)) {
+fn for_each_store(test: impl Fn(&RunningServer)) {
     let etcd = Etcd::start();
     for store in [TestStore::Sqlite, TestStore::Etcd(&etcd)] {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(folder.path(), store, &[]);
+        let server = RunningServer::start(folder.path(), store, &[]);
         test(&server);
     }
 }
@@ -45,8 +45,8 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn start_on_sqlite(folder: &Path, flags: &[&str]) -> Server {
-    Server::start(folder, TestStore::Sqlite, flags)
+fn start_on_sqlite(folder: &Path, flags: &[&str]) -> RunningServer {
+    RunningServer::start(folder, TestStore::Sqlite, flags)
 }
 
 const CONFIG_MAPS_PATH: &str = "/api/v1/namespaces/default/configmaps";

@@ -24,7 +24,7 @@ fn front_proxy_flags(authority: &CertificateAuthority, more: &[&str]) -> Vec<Str
     standard.into_iter().chain(more.iter().map(ToString::to_string)).collect()
 }
 
-fn start_server(folder: &Path, flags: &[String]) -> Server {
+fn start_server(folder: &Path, flags: &[String]) -> RunningServer {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     start_on_sqlite(folder, &flags)
 }

@@ -89,7 +89,7 @@ fn invalid_roles_and_changed_role_refs_are_rejected() {
 #[test]
 fn revoked_binding_takes_effect_on_all_servers() {
     let folder = tempfile::tempdir().unwrap();
-    let servers: Vec<Server> = (0..3).map(|_| start_on_sqlite(folder.path(), &[])).collect();
+    let servers: Vec<RunningServer> = (0..3).map(|_| start_on_sqlite(folder.path(), &[])).collect();
     let identity = issue_client_certificate(&servers[0], "jane", None);
     let jane: Vec<Client> = servers.iter().map(|server| server.client_with(identity.clone())).collect();
     let admin = servers[0].admin();
@@ -117,7 +117,7 @@ fn revoked_binding_takes_effect_on_all_servers() {
 #[test]
 fn aggregated_role_shows_the_rules_of_matching_roles() {
     let folder = tempfile::tempdir().unwrap();
-    let servers: Vec<Server> = (0..2).map(|_| start_on_sqlite(folder.path(), &[])).collect();
+    let servers: Vec<RunningServer> = (0..2).map(|_| start_on_sqlite(folder.path(), &[])).collect();
     let [admin, other] = [0, 1].map(|at| servers[at].admin());
     block_on(async {
         let rules = async |client: &Client, name: &str| {

@@ -29,7 +29,7 @@ const FUTURE_REVISION: &str = "resourceVersion=9999999999";
 type AuditedRequestSender = SendRequest<BoxBody<Bytes, Infallible>>;
 
 struct AuditedServer {
-    server: Server,
+    server: RunningServer,
     audit_log: PathBuf,
 }
 
@@ -39,7 +39,7 @@ impl AuditedServer {
         std::fs::write(&policy, AUDIT_POLICY).unwrap();
         let flags =
             [format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log.display())];
-        Self { server: Server::start(dir, store, &[&flags[0], &flags[1]]), audit_log: log }
+        Self { server: RunningServer::start(dir, store, &[&flags[0], &flags[1]]), audit_log: log }
     }
 
     /// Audit stages of a request so far, with their status codes.

@@ -43,7 +43,7 @@ fn service_account_token_is_valid_until_the_account_is_deleted() {
 #[test]
 fn token_is_valid_and_revoked_on_all_servers() {
     let folder = tempfile::tempdir().unwrap();
-    let servers: Vec<Server> = (0..3).map(|_| start_on_sqlite(folder.path(), &[])).collect();
+    let servers: Vec<RunningServer> = (0..3).map(|_| start_on_sqlite(folder.path(), &[])).collect();
     let admin = servers[0].admin();
     block_on(async {
         for round in 0..20 {

@@ -15,7 +15,7 @@ use crate::*;
 /// Prevents a hanging watch from hanging the test run.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-async fn connect(server: &Server) -> KubeClient {
+async fn connect(server: &RunningServer) -> KubeClient {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     KubeClient::try_from(config).unwrap()
@@ -68,7 +68,7 @@ fn reflector_sees_changes_with_and_without_streaming_list() {
     });
 }
 
-async fn check_reflector(server: &Server, config: watcher::Config) {
+async fn check_reflector(server: &RunningServer, config: watcher::Config) {
     let maps: Api<ConfigMap> = Api::namespaced(connect(server).await, "default");
     maps.create(&PostParams::default(), &typed_config_map("before")).await.unwrap();
     let writer = Writer::default();

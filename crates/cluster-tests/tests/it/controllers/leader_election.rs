@@ -37,7 +37,7 @@ fn second_server_becomes_leader_when_the_first_stops() {
 #[test]
 fn disabled_controllers_do_not_run() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &["--controllers=*,-namespace"]);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &["--controllers=*,-namespace"]);
     let client = server.admin();
     block_on(async {
         create_namespace(&client, "shop").await;
@@ -47,7 +47,7 @@ fn disabled_controllers_do_not_run() {
         assert_eq!(namespace["status"], json!({"phase": "Terminating"}), "no namespace controller runs");
     });
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &["--controllers=*,-garbagecollector"]);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &["--controllers=*,-garbagecollector"]);
     let client = server.admin();
     block_on(async {
         create_owned(&client, "child", &[owner_reference("absent", "n")]).await;
@@ -61,7 +61,7 @@ fn disabled_controllers_do_not_run() {
 #[test]
 fn controllers_work_with_external_serving_certificates() {
     let folder = tempfile::tempdir().unwrap();
-    let made = Server::start(folder.path(), TestStore::Sqlite, &[]);
+    let made = RunningServer::start(folder.path(), TestStore::Sqlite, &[]);
     let pki = made.pki();
     assert_eq!(made.stop(), Some(0));
     let file = |name: &str| pki.join(name).display().to_string();
@@ -72,7 +72,7 @@ fn controllers_work_with_external_serving_certificates() {
     let authority = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt";
     for (root_ca, is_published) in [(None, false), (Some(format!("--root-ca-file={}", file("ca.crt"))), true)] {
         let flags: Vec<&str> = serving.iter().chain(&root_ca).map(String::as_str).chain([ALL_CONTROLLERS]).collect();
-        let server = Server::start(folder.path(), TestStore::Sqlite, &flags);
+        let server = RunningServer::start(folder.path(), TestStore::Sqlite, &flags);
         let client = server.admin();
         block_on(async {
             create_namespace(&client, "shop").await;
@@ -107,7 +107,7 @@ fn idle_controllers_send_only_lease_renewals() {
         format!("--audit-log-path={}", log.display()),
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &flags);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &flags);
     let client = server.admin();
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/unskew-garbage-collector-controller";
     block_on(async {
@@ -154,7 +154,7 @@ fn idle_controllers_send_only_lease_renewals() {
 fn many_full_namespaces_are_deleted_concurrently() {
     let (namespaces, objects) = if tools::is_soak() { (200, 50) } else { (10, 10) };
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &[ALL_CONTROLLERS]);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &[ALL_CONTROLLERS]);
     let client = server.admin();
     block_on(async {
         for namespace in 0..namespaces {

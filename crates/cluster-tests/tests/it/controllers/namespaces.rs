@@ -41,7 +41,7 @@ fn kubectl_delete_namespace_returns_after_deletion() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &[ALL_CONTROLLERS]);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &[ALL_CONTROLLERS]);
     let kubectl = |args: &[&str]| tools::kubectl(&server.kubeconfig(), args).expect_success();
     kubectl(&["create", "namespace", "shop"]);
     kubectl(&["-n", "shop", "create", "configmap", "a", "--from-literal=a=b"]);

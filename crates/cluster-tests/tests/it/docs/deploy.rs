@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cluster_tests::client::ClientCredentials;
 use cluster_tests::wait::eventually;
-use cluster_tests::{Client, Etcd, Server, TestStore};
+use cluster_tests::{Client, Etcd, RunningServer, TestStore};
 use http::Method;
 use serde_json::{Map, Value};
 use transport::pki::{CertificateAuthority, CertificateUsage};
@@ -70,20 +70,20 @@ fn check(flags: fn(&Path, &Path) -> Vec<String>) {
         flags.push(format!("--emulated-version={release}"));
         flags.push("--peer-response-headers".to_owned());
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        Server::launch_as(name, machine.path(), TestStore::Etcd(&etcd), &flags)
+        RunningServer::launch_as(name, machine.path(), TestStore::Etcd(&etcd), &flags)
     });
-    let servers: Vec<Server> = servers.collect();
+    let servers: Vec<RunningServer> = servers.collect();
     let identity = || ClientCredentials::Certificate {
         certificate: keys.path().join("admin.crt"),
         key: keys.path().join("admin.key"),
     };
-    let client = |server: &Server| Client::new(server.address(), &keys.path().join("ca.crt"), identity());
+    let client = |server: &RunningServer| Client::new(server.address(), &keys.path().join("ca.crt"), identity());
     let (new, old) = (client(&servers[0]), client(&servers[1]));
     block_on(async {
         for client in [&new, &old] {
             eventually("a server is ready", async || match client.is_ready().await {
                 true => Ok(()),
-                false => Err(servers.iter().map(Server::log).collect()),
+                false => Err(servers.iter().map(RunningServer::log).collect()),
             })
             .await;
         }

@@ -42,7 +42,7 @@ fn access_log_records_user_upstream_and_result_of_each_request() {
     let plane = start_two_stock_servers(TestStore::Sqlite);
     let file = plane.folder().join("access.log");
     let flag = format!("--access-log-path={}", file.display());
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[&flag]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[&flag]);
     let (old, new) = (plane.address("old"), plane.address("new"));
     let shown = |line: &Value| summarize_line(line).replace(&old, "OLD").replace(&new, "NEW");
     block_on(async {
@@ -86,7 +86,7 @@ fn watch_is_logged_at_its_end_and_rotated_file_is_recreated() {
     let plane = start_two_stock_servers(TestStore::Sqlite);
     let (file, moved) = (plane.folder().join("logs/access.log"), plane.folder().join("logs/access.log.1"));
     let flag = format!("--access-log-path={}", file.display());
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[&flag]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[&flag]);
     block_on(async {
         let admin = gateway.admin();
         let watched = |line: &Value| line["verb"] == "watch";

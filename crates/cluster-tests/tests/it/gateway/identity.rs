@@ -23,7 +23,7 @@ fn upstreams_see_the_authenticated_user() {
     let tokens = format!("--token-auth-file={}", tokens.display());
     plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF, &tokens]);
     plane.start("new", &[NEW_FLAGS[0], PEER_PROXY_OFF, &tokens]);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     let pki = plane.server("old").pki();
     let own = CertificateAuthority::open_or_create(&pki, "ca").unwrap();
     let jane = gateway.client_with(certificate_credentials(
@@ -60,7 +60,7 @@ fn forged_identities_are_rejected() {
     let tokens = plane.folder().join("tokens.csv");
     std::fs::write(&tokens, "secret,alice,u1\n").unwrap();
     plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF, &format!("--token-auth-file={}", tokens.display())]);
-    let gateway = Gateway::start("gateway", &plane, &["old"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old"], &[]);
     let pki = plane.server("old").pki();
     let foreign = CertificateAuthority::open_or_create(&plane.folder().join("foreign"), "ca").unwrap();
     let mallory =
@@ -112,7 +112,7 @@ fn gateway_works_with_one_ca_for_users_and_front_proxies() {
     let ours = [file("proxy-client-cert-file", "proxy.crt"), file("proxy-client-key-file", "proxy.key")];
     // The upstream reads one more header, which is configured at the gateway.
     let named = "--requestheader-username-headers=X-Person";
-    let gateway = Gateway::start("gateway", &plane, &["first"], &[&ours[0], &ours[1], named]);
+    let gateway = RunningGateway::start("gateway", &plane, &["first"], &[&ours[0], &ours[1], named]);
     let jane = certificate_credentials(&own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap());
     block_on(async {
         let jane = gateway.client_with(jane);
@@ -128,7 +128,7 @@ fn gateway_works_with_one_ca_for_users_and_front_proxies() {
 #[test]
 fn gateway_pages_require_permission_of_the_upstream() {
     let plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     let own = CertificateAuthority::open_or_create(&plane.server("old").pki(), "ca").unwrap();
     let [jane, joe] = ["jane", "joe"].map(|name| {
         gateway.client_with(certificate_credentials(
@@ -178,7 +178,7 @@ fn gateway_pages_require_permission_of_the_upstream() {
 #[test]
 fn readyz_shows_upstream_addresses_to_readers_of_debug_peers_only() {
     let mut plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     let own = CertificateAuthority::open_or_create(&plane.server("old").pki(), "ca").unwrap();
     let jane = gateway.client_with(certificate_credentials(
         &own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap(),

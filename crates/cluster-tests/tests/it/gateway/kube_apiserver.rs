@@ -37,7 +37,7 @@ fn gateway_merges_kube_apiserver_and_older_server() {
     plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF]);
     let Some(real) = KubeApiserver::start(plane.folder(), &etcd, &["--runtime-config=apps/v1=false"]) else { return };
     let upstream = format!("--upstream=https://{}", real.admin().address());
-    let gateway = Gateway::launch("gateway", &plane, &["old"], &[&upstream]);
+    let gateway = RunningGateway::launch("gateway", &plane, &["old"], &[&upstream]);
     gateway.wait_ready();
     let admin = gateway.admin();
     block_on(async {
@@ -91,7 +91,7 @@ fn route_mismatch_gets_the_response_of_kube_apiserver() {
     plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF]);
     let Some(real) = KubeApiserver::start(plane.folder(), &etcd, &["--runtime-config=batch/v1=false"]) else { return };
     let upstream = format!("--upstream=https://{}", real.admin().address());
-    let gateway = Gateway::launch("gateway", &plane, &["old"], &[&upstream]);
+    let gateway = RunningGateway::launch("gateway", &plane, &["old"], &[&upstream]);
     gateway.wait_ready();
     let admin = gateway.admin();
     block_on(async {
@@ -127,7 +127,7 @@ async fn create_use_and_delete_custom_resource(admin: &Client, name: &str) {
 }
 
 /// Checks that upstreams see certificate and token users as themselves.
-async fn check_identities(plane: &ControlPlane<'_>, gateway: &Gateway) {
+async fn check_identities(plane: &ControlPlane<'_>, gateway: &RunningGateway) {
     let admin = gateway.admin();
     let own = CertificateAuthority::open_or_create(&plane.folder().join("unskew-data/pki"), "ca").unwrap();
     let jane = gateway.client_with(certificate_credentials(
@@ -179,8 +179,9 @@ fn gateway_merges_two_kube_apiservers_in_both_topologies() {
         .unwrap();
     let [old_at, new_at] = [&old, &new].map(|server| server.admin().address().to_owned());
     let other = format!("--upstream=https://{new_at}");
-    let front = Gateway::launch("front", &plane, &[], &[&format!("--upstream=https://{old_at}"), &other]);
-    let beside = Gateway::launch("beside", &plane, &[], &[&format!("--upstream=local=https://{old_at}"), &other]);
+    let front = RunningGateway::launch("front", &plane, &[], &[&format!("--upstream=https://{old_at}"), &other]);
+    let beside =
+        RunningGateway::launch("beside", &plane, &[], &[&format!("--upstream=local=https://{old_at}"), &other]);
     for gateway in [&front, &beside] {
         gateway.wait_ready();
         let admin = gateway.admin();

@@ -39,7 +39,7 @@ fn start_three_stock_servers() -> ControlPlane<'static> {
 #[test]
 fn requests_of_one_connection_are_balanced_over_all_servers() {
     let plane = start_three_stock_servers();
-    let gateway = Gateway::start("gateway", &plane, &["a", "b", "c"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["a", "b", "c"], &[]);
     block_on(async {
         let mut connection = connect_http2(&gateway.admin()).await;
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -55,7 +55,7 @@ fn requests_of_one_connection_are_balanced_over_all_servers() {
 #[test]
 fn reads_at_a_resource_version_stay_on_one_server() {
     let plane = start_three_stock_servers();
-    let gateway = Gateway::start("gateway", &plane, &["a", "b", "c"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["a", "b", "c"], &[]);
     block_on(async {
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..6 {

@@ -80,7 +80,7 @@ fn watches_survive_joins_and_stops_of_other_servers() {
         plane.start(name, &[PEER_PROXY_OFF]);
     }
     plane.stop("c");
-    let gateway = Gateway::start("gateway", &plane, &["a", "b", "c"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["a", "b", "c"], &[]);
     let admin = gateway.admin();
     block_on(async {
         let mut watches = open_watches(&admin, WATCHES).await;
@@ -124,7 +124,7 @@ fn watches_survive_joins_and_stops_of_other_servers() {
 fn stopping_gateway_ends_watches_cleanly() {
     let mut plane = ControlPlane::new(TestStore::Sqlite);
     plane.start("a", &[PEER_PROXY_OFF]);
-    let gateway = Gateway::start("gateway", &plane, &["a"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["a"], &[]);
     let admin = gateway.admin();
     block_on(async {
         let mut watches = open_watches(&admin, 20).await;

@@ -20,7 +20,7 @@ async fn wait_for_status(client: &Client, path: &str, status: StatusCode) {
 #[test]
 fn resources_of_a_dead_upstream_are_503_and_others_are_served() {
     let mut plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     let admin = gateway.admin();
     block_on(async {
         assert_eq!(admin.get(CLASSES_PATH).await.status, StatusCode::OK);
@@ -50,18 +50,18 @@ fn resources_of_a_dead_upstream_are_503_and_others_are_served() {
 fn restarted_gateway_remembers_resources_of_a_dead_upstream() {
     let mut plane = start_two_stock_servers(TestStore::Sqlite);
     let state = format!("--state-dir={}", plane.folder().join("state").display());
-    let first = Gateway::start("first", &plane, &["old", "new"], &[&state]);
+    let first = RunningGateway::start("first", &plane, &["old", "new"], &[&state]);
     assert_eq!(block_on(first.admin().get(CLASSES_PATH)).status, StatusCode::OK);
     assert_eq!(first.stop(), Some(0));
     plane.kill("new");
-    let remembering = Gateway::start("second", &plane, &["old", "new"], &[&state]);
+    let remembering = RunningGateway::start("second", &plane, &["old", "new"], &[&state]);
     block_on(async {
         let answer = remembering.admin().get(CLASSES_PATH).await;
         assert!(answer.summary().contains("routing rule 5"), "{}", answer.summary());
         assert_eq!(remembering.admin().get(DEPLOYMENTS_PATH).await.status, StatusCode::OK);
     });
     // A gateway without stored documents returns 503 as well, not a guessed 404.
-    let forgetful = Gateway::start("third", &plane, &["old", "new"], &[]);
+    let forgetful = RunningGateway::start("third", &plane, &["old", "new"], &[]);
     block_on(async {
         let answer = forgetful.admin().get(CLASSES_PATH).await;
         assert!(answer.summary().contains("routing rule 6"), "{}", answer.summary());
@@ -73,7 +73,7 @@ fn restarted_gateway_remembers_resources_of_a_dead_upstream() {
 #[test]
 fn upstream_is_forgotten_after_the_configured_time() {
     let mut plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &["--upstream-forget-after=5s"]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &["--upstream-forget-after=5s"]);
     let admin = gateway.admin();
     block_on(async {
         assert_eq!(admin.get(CLASSES_PATH).await.status, StatusCode::OK);
@@ -104,7 +104,7 @@ fn upstream_is_forgotten_after_the_configured_time() {
 fn upstream_that_never_answered_is_503_until_forgotten() {
     let mut plane = start_two_stock_servers(TestStore::Sqlite);
     plane.kill("new");
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &["--upstream-forget-after=5s"]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &["--upstream-forget-after=5s"]);
     let admin = gateway.admin();
     block_on(async {
         let answer = admin.get(CLASSES_PATH).await;
@@ -129,7 +129,7 @@ async fn wait_for_404_after_503(client: &Client, path: &str) {
 #[test]
 fn gateway_is_unready_without_upstreams_and_recovers() {
     let mut plane = start_two_stock_servers(TestStore::Sqlite);
-    let gateway = Gateway::start("gateway", &plane, &["old", "new"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["old", "new"], &[]);
     let admin = gateway.admin();
     let etag = block_on(get_accepting(&admin, "/apis", MERGED_DISCOVERY_ACCEPT)).headers["etag"].clone();
     plane.kill("old");
@@ -164,7 +164,7 @@ fn watches_end_with_their_upstream_only() {
     for name in ["a", "b"] {
         plane.start(name, &[PEER_PROXY_OFF]);
     }
-    let gateway = Gateway::start("gateway", &plane, &["a", "b"], &[]);
+    let gateway = RunningGateway::start("gateway", &plane, &["a", "b"], &[]);
     let admin = gateway.admin();
     block_on(async {
         let mut watches = Vec::new();

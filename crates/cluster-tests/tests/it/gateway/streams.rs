@@ -17,7 +17,7 @@ const REVIEW_REQUEST_LINE: &str = "POST /apis/authorization.k8s.io/v1/selfsubjec
 pub(super) struct ScriptedGateway {
     pub(super) runtime: Runtime,
     pub(super) peer: ScriptedPeer,
-    pub(super) gateway: Gateway,
+    pub(super) gateway: RunningGateway,
     _plane: ControlPlane<'static>,
 }
 
@@ -53,7 +53,7 @@ impl ScriptedGateway {
         });
         let upstream = format!("--upstream=https://{}", peer.address);
         let flags: Vec<&str> = [upstream.as_str()].into_iter().chain(flags.iter().copied()).collect();
-        let gateway = Gateway::launch("gateway", &plane, &[], &flags);
+        let gateway = RunningGateway::launch("gateway", &plane, &[], &flags);
         gateway.wait_ready();
         Self { runtime, peer, gateway, _plane: plane }
     }

@@ -66,7 +66,7 @@ fn kubeadm_node_needs_no_flags_and_discovers_its_peers() {
     assert!(page.contains("/pki/front-proxy-client.key  # found: "), "{page}");
 
     let gateway =
-        Gateway::launch_with_flags("gateway", &plane, &[&folder, "--bind-address=127.0.0.1", "--secure-port=0"]);
+        RunningGateway::launch_with_flags("gateway", &plane, &[&folder, "--bind-address=127.0.0.1", "--secure-port=0"]);
     gateway.wait_ready();
     let admin = gateway.admin();
     block_on(async {
@@ -87,9 +87,9 @@ fn kubeadm_node_needs_no_flags_and_discovers_its_peers() {
 fn endpoints_outside_the_upstream_cidr_are_ignored() {
     let plane = start_two_stock_servers(TestStore::Sqlite);
     let flags = ["--upstream-discovery=endpointslices", "--upstream-cidr=192.0.2.0/24"];
-    let gateway = Gateway::start("gateway", &plane, &["old"], &flags);
+    let gateway = RunningGateway::start("gateway", &plane, &["old"], &flags);
     let inside = ["--upstream-discovery=endpointslices", "--upstream-cidr=127.0.0.0/8"];
-    let believing = Gateway::start("believing", &plane, &["old"], &inside);
+    let believing = RunningGateway::start("believing", &plane, &["old"], &inside);
     block_on(async {
         add_to_kubernetes_service(&gateway.admin(), &plane, "new").await;
         create_gateway_rbac(&gateway.admin()).await;

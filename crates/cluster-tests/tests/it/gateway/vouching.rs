@@ -41,7 +41,7 @@ fn plane_with_extra_header() -> ControlPlane<'static> {
     plane
 }
 
-fn certificate_client(plane: &ControlPlane<'_>, gateway: &Gateway) -> Client {
+fn certificate_client(plane: &ControlPlane<'_>, gateway: &RunningGateway) -> Client {
     let own = CertificateAuthority::open_or_create(&plane.folder().join("unskew-data/pki"), "ca").unwrap();
     gateway.client_with(certificate_credentials(
         &own.open_or_issue("jane", "jane", None, &CertificateUsage::Client).unwrap(),
@@ -49,7 +49,7 @@ fn certificate_client(plane: &ControlPlane<'_>, gateway: &Gateway) -> Client {
 }
 
 /// Waits until the gateway reports, to an operator with a token, that it does not vouch for users to the upstream.
-async fn wait_until_not_vouched(gateway: &Gateway, operator: &Client, reason: &str, advice: &str) {
+async fn wait_until_not_vouched(gateway: &RunningGateway, operator: &Client, reason: &str, advice: &str) {
     eventually("the upstream is not vouched for", async || {
         let report = operator.get("/debug/peers").await;
         let text = String::from_utf8_lossy(&report.body).into_owned();
@@ -74,12 +74,12 @@ async fn wait_until_not_vouched(gateway: &Gateway, operator: &Client, reason: &s
 /// Checks that certificate users reach an upstream that trusts `X-Other-User` only through a gateway that strips it.
 async fn check_upstream_with_extra_header(
     plane: &ControlPlane<'_>,
-    unaware: &Gateway,
-    aware: &Gateway,
+    unaware: &RunningGateway,
+    aware: &RunningGateway,
     operator: ClientCredentials,
 ) {
     let claim = [("x-other-user", "kubernetes-admin"), ("x-other-group", "system:masters")];
-    let operator_at = |gateway: &Gateway| gateway.client_with(operator.clone());
+    let operator_at = |gateway: &RunningGateway| gateway.client_with(operator.clone());
     let claimed = whoami(&certificate_client(plane, unaware), &claim).await;
     assert!(
         !claimed.contains("kubernetes-admin"),
@@ -111,8 +111,8 @@ async fn check_upstream_with_extra_header(
 #[test]
 fn upstream_with_extra_header_gets_no_certificate_users() {
     let plane = plane_with_extra_header();
-    let unaware = Gateway::launch("unaware", &plane, &["odd"], &[]);
-    let aware = Gateway::start("aware", &plane, &["odd"], &[MATCHING_HEADER_FLAG]);
+    let unaware = RunningGateway::launch("unaware", &plane, &["odd"], &[]);
+    let aware = RunningGateway::start("aware", &plane, &["odd"], &[MATCHING_HEADER_FLAG]);
     block_on(check_upstream_with_extra_header(&plane, &unaware, &aware, ClientCredentials::Token("secret".to_owned())));
 }
 
@@ -132,8 +132,8 @@ fn kube_apiserver_with_extra_header_gets_no_certificate_users() {
         return;
     };
     let upstream = format!("--upstream=https://{}", real.admin().address());
-    let unaware = Gateway::launch("unaware", &plane, &[], &[&upstream]);
-    let aware = Gateway::launch("aware", &plane, &[], &[&upstream, MATCHING_HEADER_FLAG]);
+    let unaware = RunningGateway::launch("unaware", &plane, &[], &[&upstream]);
+    let aware = RunningGateway::launch("aware", &plane, &[], &[&upstream, MATCHING_HEADER_FLAG]);
     aware.wait_ready();
     block_on(check_upstream_with_extra_header(&plane, &unaware, &aware, ClientCredentials::Token("secret".to_owned())));
 }
@@ -147,7 +147,7 @@ fn certificate_users_wait_until_settings_of_an_upstream_can_be_read() {
     let admin = plane.admin("one");
     let deleted = block_on(admin.delete(READER_BINDING));
     assert_eq!(deleted.status, StatusCode::OK, "{}", deleted.summary());
-    let gateway = Gateway::launch("gateway", &plane, &["one"], &[]);
+    let gateway = RunningGateway::launch("gateway", &plane, &["one"], &[]);
     let operator = gateway.client_with(ClientCredentials::Token("secret".to_owned()));
     let jane = certificate_client(&plane, &gateway);
     block_on(async {

@@ -80,7 +80,7 @@ fn new_objects_have_defaulted_status_and_fields() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &[]);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &[]);
     let kubeconfig = server.kubeconfig();
     let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success();
     let at = |object: &str, path: &str| run(&["get", object, "-o", &format!("jsonpath={{{path}}}")]);
@@ -109,7 +109,7 @@ fn kubectl_errors_name_the_cause() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), TestStore::Sqlite, &[]);
+    let server = RunningServer::start(folder.path(), TestStore::Sqlite, &[]);
     let kubeconfig = server.kubeconfig();
     let check = |args: &[&str], expected: &str| {
         let said = kubectl(&kubeconfig, args).expect_failure();

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease, release_of_assets};
 use cluster_tests::tools::optional_text;
-use cluster_tests::{Etcd, Server, TestStore};
+use cluster_tests::{Etcd, RunningServer, TestStore};
 
 use crate::block_on;
 use crate::validation::generate::Generator;
@@ -42,7 +42,7 @@ fn validation_agrees_with_kube_apiserver() {
     let folder = tempfile::tempdir().unwrap();
     let etcd = Etcd::start();
     let release_flag = format!("--emulated-version={release}");
-    let ours = Server::start(folder.path(), TestStore::Sqlite, &[&release_flag, ALL_APIS, SERVICE_RANGE]);
+    let ours = RunningServer::start(folder.path(), TestStore::Sqlite, &[&release_flag, ALL_APIS, SERVICE_RANGE]);
     // As envtest and kubeadm have it.
     let flags = [ALL_APIS, "--allow-privileged=true", &release_flag];
     let real = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcd, &flags);

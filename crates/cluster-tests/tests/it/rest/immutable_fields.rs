@@ -126,7 +126,7 @@ fn objects_stored_by_one_release_are_updated_by_another() {
         let folder = tempfile::tempdir().unwrap();
         let releases = ["1.31", "1.37", "1.33"];
         for (turn, release) in releases.iter().enumerate() {
-            let server = Server::start(folder.path(), store, &[&format!("--emulated-version={release}")]);
+            let server = RunningServer::start(folder.path(), store, &[&format!("--emulated-version={release}")]);
             let client = server.admin();
             block_on(async {
                 for (path, object) in sample_objects() {

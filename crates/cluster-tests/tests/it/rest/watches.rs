@@ -109,7 +109,7 @@ fn watch_is_resumed_on_a_restarted_server() {
     let etcd = Etcd::start();
     for store in [TestStore::Sqlite, TestStore::Etcd(&etcd)] {
         let folder = tempfile::tempdir().unwrap();
-        let first = Server::start(folder.path(), store, &[]);
+        let first = RunningServer::start(folder.path(), store, &[]);
         let seen = block_on(async {
             let client = first.admin();
             let seen = client.create(CONFIG_MAPS_PATH, &config_map("a")).await.json();
@@ -118,7 +118,7 @@ fn watch_is_resumed_on_a_restarted_server() {
             resource_version(&seen)
         });
         first.stop();
-        let second = Server::start(folder.path(), store, &[]);
+        let second = RunningServer::start(folder.path(), store, &[]);
         block_on(async {
             let client = second.admin();
             let mut lines = open_watch(&client, &format!("resourceVersion={seen}")).await;

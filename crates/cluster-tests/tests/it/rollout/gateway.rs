@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use cluster_tests::Gateway;
+use cluster_tests::RunningGateway;
 use cluster_tests::gateway::PEER_PROXY_OFF;
 use http::StatusCode;
 
@@ -11,7 +11,7 @@ use super::*;
 
 struct GatewayRollout<'a> {
     plane: ControlPlane<'a>,
-    gateways: Vec<Gateway>,
+    gateways: Vec<RunningGateway>,
     expected: Arc<ExpectedResources>,
     end: ServerEnd,
 }
@@ -119,12 +119,12 @@ fn check_gateway_rollout(store: TestStore<'_>, releases: &[&str], end: ServerEnd
         rollout.start_server(server, releases[0]);
     }
     for (number, upstreams) in upstreams.iter().enumerate() {
-        rollout.gateways.push(Gateway::start(&format!("gateway-{number}"), &rollout.plane, upstreams, &[]));
+        rollout.gateways.push(RunningGateway::start(&format!("gateway-{number}"), &rollout.plane, upstreams, &[]));
     }
     for server in SERVERS {
         rollout.wait_until_live(server);
     }
-    let clients: Vec<Client> = rollout.gateways.iter().map(Gateway::admin).collect();
+    let clients: Vec<Client> = rollout.gateways.iter().map(RunningGateway::admin).collect();
     let load = RolloutLoad::start(&clients, &truth);
     let (is_over, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let readers: Vec<_> = clients

@@ -70,7 +70,7 @@ fn objects_survive_stop_and_kill() {
 fn servers_started_concurrently_share_an_empty_folder() {
     let folder = tempfile::tempdir().unwrap();
     let start = |name: &str| start_on_sqlite(folder.path(), &[&format!("--hostname-override={name}")]);
-    let servers: Vec<Server> = std::thread::scope(|scope| {
+    let servers: Vec<RunningServer> = std::thread::scope(|scope| {
         let starting: Vec<_> = ["a", "b", "c", "d"].map(|name| scope.spawn(move || start(name))).into_iter().collect();
         starting.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -88,7 +88,7 @@ fn acknowledged_write_is_readable_through_another_server() {
     let etcd = Etcd::start();
     for store in [TestStore::Sqlite, TestStore::Etcd(&etcd)] {
         let folder = tempfile::tempdir().unwrap();
-        let start = |name: &str| Server::start(folder.path(), store, &[&format!("--hostname-override={name}")]);
+        let start = |name: &str| RunningServer::start(folder.path(), store, &[&format!("--hostname-override={name}")]);
         let (a, b) = (start("a"), start("b"));
         let (a, b) = (a.admin(), b.admin());
         block_on(async {
@@ -168,7 +168,7 @@ fn kubeadm_and_envtest_command_lines_start_the_server() {
     ];
     for flags in [&kubeadm[..], &envtest[..]] {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let server = Server::start(folder.path(), TestStore::Etcd(&etcd), &flags);
+        let server = RunningServer::start(folder.path(), TestStore::Etcd(&etcd), &flags);
         assert!(server.log().contains("allow-privileged"), "ignored flags are logged: {}", server.log());
         assert_eq!(server.stop(), Some(0));
     }

@@ -32,9 +32,9 @@ fn etcd_with_protobuf_objects_is_rejected_at_start() {
 fn single_protobuf_object_is_reported_when_read() {
     let etcd = Etcd::start();
     let folder = tempfile::tempdir().unwrap();
-    Server::start(folder.path(), TestStore::Etcd(&etcd), &[]).stop();
+    RunningServer::start(folder.path(), TestStore::Etcd(&etcd), &[]).stop();
     etcd.put("/registry/configmaps/default/odd", b"k8s\0\n\x0f");
-    let server = Server::start(folder.path(), TestStore::Etcd(&etcd), &[]);
+    let server = RunningServer::start(folder.path(), TestStore::Etcd(&etcd), &[]);
     block_on(async {
         let answer = server.admin().get(&format!("{CONFIG_MAPS_PATH}/odd")).await;
         assert_eq!(answer.status, 500, "{answer:?}");
@@ -48,7 +48,7 @@ fn single_protobuf_object_is_reported_when_read() {
 fn requests_are_503_while_etcd_is_down_and_recover() {
     let mut etcd = Etcd::start();
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), TestStore::Etcd(&etcd), &[]);
+    let server = RunningServer::start(folder.path(), TestStore::Etcd(&etcd), &[]);
     let client = server.admin();
     block_on(async {
         let path = format!("{CONFIG_MAPS_PATH}/a");
