@@ -38,7 +38,7 @@ fn registration_of(stored_resource: &StoredResource) -> Result<Registration, Inv
     )
 }
 
-/// Makes every write conditional on the StorageVersion object that holds this server's entry.
+/// Makes writes of registered resources conditional on the StorageVersion object with this server's entry.
 #[derive(Debug)]
 pub struct StorageVersionBarrier {
     barrier: storageversion::PublicationBarrier,
