@@ -147,7 +147,8 @@ impl AccessControl for RbacAccessControl {
     }
 }
 
-/// True if authentication may succeed once the cache has caught up: an object that the token is bound to may be too new for it.
+/// True if authentication may succeed once the cache has caught up: an object that the token is bound to may be too new
+/// for it.
 fn may_depend_on_unseen_object(failure: &Unauthenticated) -> bool {
     use TokenError::{AccountNotFound, Invalidated, LegacyInvalidated, UidMismatch};
     failure.errors.iter().any(|error| match error {

@@ -93,8 +93,8 @@ pub(crate) fn status_for_options(kind: &str, errors: &[FieldError]) -> Status {
     Status::invalid(GroupKind { group: "meta.k8s.io", kind }, "", errors)
 }
 
-/// The Status of a request for a resource that discovery lists, as in every server of the release, but this server does not
-/// implement.
+/// The Status of a request for a resource that discovery lists, as in every server of the release, but this server does
+/// not implement.
 pub(crate) fn status_for_unimplemented(target: &ResourceTarget<'_>) -> Status {
     let resource = match &*target.subresource {
         "" => target.resource.to_string(),

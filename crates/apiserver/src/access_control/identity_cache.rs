@@ -1,8 +1,8 @@
 //! Caches the authenticated caller of a connection.
 //!
-//! Most requests on a connection present the same credentials: only the certificate, or a front proxy's headers for the same
-//! user. Their identity depends on nothing else and is computed once. Token identities are not cached: they depend on stored
-//! objects and on the time.
+//! Most requests on a connection present the same credentials: only the certificate, or a front proxy's headers for the
+//! same user. Their identity depends on nothing else and is computed once. Token identities depend on stored objects
+//! and on the time; verified tokens have a cache of their own.
 
 use std::sync::Arc;
 

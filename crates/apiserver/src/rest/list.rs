@@ -42,7 +42,8 @@ pub(super) async fn list(context: RequestContext<'_>, request: &Request) -> Resu
     Ok(list_response(context, &page, &metadata, representation))
 }
 
-/// The Status of a failed list. If the revision of a page was compacted, it carries a token to continue in the latest state.
+/// The Status of a failed list. If the revision of a page was compacted, it carries a token to continue in the latest
+/// state.
 fn status_for_list_error(error: ReadError, continue_token: Option<&ContinueToken>) -> Status {
     match (&error, continue_token) {
         (ReadError::Store(store::Error::Compacted { .. }), Some(token)) => {

@@ -1,5 +1,5 @@
-//! The only path by which handlers write to storage. It records whether the request has written anything: after a write, a
-//! failure of the same request must carry no retry hints.
+//! The only path by which handlers write to storage. It records whether the request has written anything: after a
+//! write, a failure of the same request must carry no retry hints.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,8 +35,8 @@ impl ExecutionTracker {
         }
     }
 
-    /// The final Status of a failed request. After a write it carries no hints that make the client or a forwarding server
-    /// retry the request.
+    /// The final Status of a failed request. After a write it carries no hints that make the client or a forwarding
+    /// server retry the request.
     pub(super) fn failure_status(&self, status: Status) -> Status {
         if self.0.load(Ordering::Relaxed) { status.without_retry_hints() } else { status }
     }

@@ -1,5 +1,5 @@
-//! Requests of several writes that fail after the first one. The response must not make a client or a forwarding server retry:
-//! no `Retry-After`, no `retryAfterSeconds`, no cause `PeerNotReady`.
+//! Requests of several writes that fail after the first one. The response must not make a client or a forwarding server
+//! retry: no `Retry-After`, no `retryAfterSeconds`, no cause `PeerNotReady`.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
