@@ -1,4 +1,4 @@
-//! Who may come in: front proxies, certificates, tokens and nobody, then impersonation, then what rules allow.
+//! Authentication by front proxy, client certificate, token or as anonymous; then impersonation; then authorization.
 
 mod access_rules;
 mod caller;
@@ -30,14 +30,14 @@ pub use identity_cache::IdentityCache;
 
 use crate::bound_objects::CachedBoundObjects;
 
-/// Authentication and authorization of one server.
+/// The [`AccessControl`] of an API server.
 #[derive(Debug)]
 pub struct RbacAccessControl {
-    /// By which authorities certificates are judged.
+    /// The CAs that verify client and front-proxy certificates.
     pub bundles: CaBundles,
-    /// By which rules people are known and let in.
+    /// The authenticator and authorizer.
     pub access_rules: Arc<AccessRules>,
-    /// What tokens depend on.
+    /// The objects that service account tokens are bound to.
     pub bound_objects: CachedBoundObjects,
 }
 
@@ -79,7 +79,7 @@ impl AccessControl for RbacAccessControl {
             return Ok(caller);
         }
         let mut authenticated = self.authenticate(&authenticator, &judged, request);
-        // An account that was made a moment ago through another server is not in the cache yet.
+        // The cache may not contain an account that was just created through another server.
         if authenticated.as_ref().is_err_and(may_depend_on_unseen_object) && self.bound_objects.catch_up().await {
             authenticated = self.authenticate(&authenticator, &judged, request);
         }
@@ -147,7 +147,8 @@ impl AccessControl for RbacAccessControl {
     }
 }
 
-/// Whether a token depends on an object that may exist although it is not seen here yet.
+/// True if authentication may succeed once the cache has caught up: an object that the token is bound to may be too new
+/// for it.
 fn may_depend_on_unseen_object(failure: &Unauthenticated) -> bool {
     use TokenError::{AccountNotFound, Invalidated, LegacyInvalidated, UidMismatch};
     failure.errors.iter().any(|error| match error {
@@ -163,16 +164,16 @@ fn may_depend_on_unseen_object(failure: &Unauthenticated) -> bool {
     })
 }
 
-/// The headers as authentication reads them: more than once, so that they are gathered first.
+/// The headers as pairs. Collected, because authentication iterates over them several times.
 fn header_pairs(headers: &HeaderMap) -> SmallVec<[(&str, &[u8]); 16]> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
-/// Removes what proves or claims an identity: from now on the caller speaks for itself.
+/// Removes credentials and identity headers from the request, so that they reach neither handlers nor peers.
 fn strip_credentials(headers: &mut HeaderMap, authenticator: &Authenticator, identity: &RequestIdentity) {
     remove_headers(headers, |name| authenticator.is_credential(name));
     if let Some(protocols) = &identity.websocket_protocols {
-        // They came in a header, so they fit into one.
+        // The protocols came from a header, so they are a valid header value.
         let value = HeaderValue::try_from(protocols).unwrap_or(HeaderValue::from_static(""));
         headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
     }

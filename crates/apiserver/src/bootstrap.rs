@@ -1,5 +1,5 @@
-//! Writes the objects that Kubernetes creates in every cluster: system namespaces, default RBAC roles, priority classes, the
-//! service `kubernetes`. Every server runs it at startup and writes only what is missing.
+//! Writes the objects that Kubernetes creates in every cluster: system namespaces, default RBAC roles, priority
+//! classes, the service `kubernetes`. Every server runs it at startup and writes only what is missing.
 
 mod cluster_authentication;
 mod system_objects;
@@ -74,7 +74,8 @@ pub async fn run(
         ])
         .chain([system_objects::legacy_token_tracking(rest::current_time())])
         .chain(system_objects::kubernetes_endpoints(config.address));
-    // Namespaces come first because other objects are in them. The rest is written concurrently, so that writes share commits.
+    // Namespaces come first because other objects are in them. The rest is written concurrently, so that writes share
+    // commits.
     server.write_all_missing(system_objects::system_namespaces().map(BootstrapObject::System)).await;
     barrier_open.await;
     server.write_all_missing(roles.chain(others.map(BootstrapObject::System))).await;
@@ -133,8 +134,8 @@ impl ApiServer {
         }
     }
 
-    /// Writes the object that `next` returns for the current one; `None` leaves storage unchanged. The write is authored by the
-    /// server, and skipped if this server does not serve the resource.
+    /// Writes the object that `next` returns for the current one; `None` leaves storage unchanged. The write is
+    /// authored by the server, and skipped if this server does not serve the resource.
     pub(crate) async fn write_system_object(
         &self,
         resource: GroupVersionResource<&'static str>,
@@ -168,7 +169,7 @@ fn reconcile_role(
     use access::bootstrap::ReconcileAction;
     match access::bootstrap::reconcile(current.map(|stored| &*stored.body), desired) {
         Ok(ReconcileAction::Create(json) | ReconcileAction::Update(json)) => {
-            Ok(Some(serde_json::from_slice(&json).expect("it was just written as JSON")))
+            Ok(Some(serde_json::from_slice(&json).expect("reconcile returns valid JSON")))
         }
         Ok(ReconcileAction::UpToDate) => Ok(None),
         Ok(ReconcileAction::Skip(reason)) => {

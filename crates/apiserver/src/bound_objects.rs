@@ -10,8 +10,8 @@ use registry::{CachedEntry, CachedValue, Registry, ResourceCache};
 use serde::Deserialize;
 use store::Key;
 
-/// The caches of the four kinds. Tokens are validated against them on every use, so a token becomes invalid as soon as this
-/// server sees the deletion of an object that it is bound to.
+/// The caches of the four kinds. Tokens are validated against them on every use, so a token becomes invalid as soon as
+/// this server sees the deletion of an object that it is bound to.
 #[derive(Clone, Debug)]
 pub struct CachedBoundObjects {
     registry: Registry,
@@ -45,10 +45,11 @@ impl CachedBoundObjects {
         Self { registry, resource_caches: resource_caches.collect() }
     }
 
-    /// Waits until the cache contains every write made before the call through any server. `false` if it does not catch up.
+    /// Waits until the cache contains every write made before the call through any server. `false` if it does not catch
+    /// up.
     pub(crate) async fn catch_up(&self) -> bool {
         self.registry.catch_up_with_store().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "watch cache cannot catch up with storage; tokens bound to new objects may be rejected");
+            tracing::warn!(%error, "watch cache cannot catch up with storage");
             false
         })
     }

@@ -53,8 +53,8 @@ pub(crate) struct TypeCheckFailure {
     pub(crate) reason: String,
 }
 
-/// Rejects a body that kube-apiserver's decoder would not accept: once stored, it would break every list of a kube-apiserver on
-/// the same storage. Strict validation also rejects unknown and duplicate fields.
+/// Rejects a body that kube-apiserver's decoder would not accept: once stored, it would break every list of a
+/// kube-apiserver on the same storage. Strict validation also rejects unknown and duplicate fields.
 pub(crate) fn check_body_types(
     decoded: Decoded<JsonObject>,
     release: Release,
@@ -86,7 +86,8 @@ pub(crate) fn set_defaults(object: &mut JsonObject, feature_gates: &FeatureGates
     }
 }
 
-/// Adds the empty status of the kind to an object without one, as kube-apiserver encodes it. Clients rely on its presence.
+/// Adds the empty status of the kind to an object without one, as kube-apiserver encodes it. Clients rely on its
+/// presence.
 pub(crate) fn set_empty_status(object: &mut JsonObject, release: Release, kind: GroupVersionKind<&str>) {
     if object.contains_key("status") {
         return;
@@ -112,8 +113,8 @@ pub(crate) fn validate_new_values(
 
 /// Validates that an update to the object or a subresource changes no immutable field.
 ///
-/// An older release may have stored fewer defaults, so errors count only if they persist after the old state is defaulted, as
-/// kube-apiserver defaults every object that it reads.
+/// An older release may have stored fewer defaults, so errors count only if they persist after the old state is
+/// defaulted, as kube-apiserver defaults every object that it reads.
 pub(crate) fn validate_immutable_fields(
     [old, new]: [&JsonObject; 2],
     feature_gates: &FeatureGates,
@@ -131,8 +132,8 @@ pub(crate) fn validate_immutable_fields(
     update_validation::validate_update(strategy, struct_type, feature_gates, subresource, [&old, new])
 }
 
-/// Drops fields that the kind does not have from a new object. Stored objects must not be passed: they may have fields of a
-/// newer release.
+/// Drops fields that the kind does not have from a new object. Stored objects must not be passed: they may have fields
+/// of a newer release.
 pub(crate) fn drop_fields_unknown_to_release(object: &mut JsonObject, release: Release, kind: GroupVersionKind<&str>) {
     if let Some(struct_type) = types_of(release).for_kind(kind) {
         drop_unknown_fields(object, struct_type);

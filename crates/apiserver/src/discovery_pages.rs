@@ -1,4 +1,4 @@
-//! The pages that say what this server serves: `/api`, `/apis` and what is below, in every form.
+//! The discovery documents of this server: `/api`, `/apis` and below, aggregated and legacy, JSON and protobuf.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,15 +14,15 @@ use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 use kinds::{Release, ServedResources};
 
-/// The last release that still gives `apidiscovery.k8s.io/v2beta1`.
+/// The last release that serves `apidiscovery.k8s.io/v2beta1`.
 const LAST_WITH_V2BETA1: Release = Release::R32;
 
-/// The oldest version of aggregated documents that a release gives.
+/// The oldest version of aggregated discovery that a release serves.
 pub fn oldest_aggregated_version(release: Release) -> AggregatedVersion {
     if release <= LAST_WITH_V2BETA1 { AggregatedVersion::V2Beta1 } else { AggregatedVersion::V2 }
 }
 
-/// Pages that no document lists.
+/// The paths on the index page that are no discovery documents.
 const PATHS_OUTSIDE_DISCOVERY: [&str; 10] = [
     "/.well-known/openid-configuration",
     "/apis/",
@@ -36,11 +36,11 @@ const PATHS_OUTSIDE_DISCOVERY: [&str; 10] = [
     "/version",
 ];
 
-/// Every discovery document of this server, finished.
+/// All discovery documents of this server, encoded at startup.
 #[derive(Debug)]
 pub(crate) struct DiscoveryPages {
     aggregated: HashMap<&'static str, AggregatedDocuments>,
-    /// By path without slashes around it.
+    /// Keyed by the path without leading and trailing slashes.
     legacy: HashMap<String, EncodedDocument>,
     oldest_version: AggregatedVersion,
 }
@@ -65,7 +65,7 @@ impl DiscoveryPages {
         Self { aggregated, legacy: legacy_documents(served_resources, address), oldest_version: oldest }
     }
 
-    /// `/`: where pages are. Documents below `/openapi/v3` are in the index of those.
+    /// The index page `/`: the paths of all documents except those that `/openapi/v3` lists.
     pub(crate) fn index_page(&self) -> Vec<u8> {
         let documents = self.legacy.keys().map(|path| format!("/{path}"));
         let others = PATHS_OUTSIDE_DISCOVERY.into_iter().map(str::to_owned);
@@ -73,11 +73,11 @@ impl DiscoveryPages {
         api::json::indent(&api::json::to_go_json(&serde_json::json!({"paths": paths})))
     }
 
-    /// Answers if the path is one of these pages.
+    /// Serves a discovery document; `None` if the path is not one.
     pub(crate) fn serve(&self, path: &str, query: &str, headers: &HeaderMap) -> Option<Result<Response, Status>> {
         let key = path.trim_matches('/');
         let legacy = self.legacy.get(key)?;
-        // With a slash at its end `/apis` has the legacy form only, as everything below it.
+        // `/api/` and `/apis/` with a trailing slash have only the legacy form, like everything below them.
         let aggregated = if path.ends_with('/') { None } else { self.aggregated.get(key) };
         Some(self.choose_document(legacy, aggregated, headers).map(|(document, pretty)| {
             let agent = header_text(headers, USER_AGENT);

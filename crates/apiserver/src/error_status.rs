@@ -1,4 +1,4 @@
-//! What went wrong below, as the Status that a client is told.
+//! Maps errors of the registry and of object rules to the Status that the client receives.
 
 use api::status::{StatusOutcome, StatusReason};
 use api::target::ResourceTarget;
@@ -6,7 +6,7 @@ use api::{FieldError, GroupKind, GroupResource, Status};
 use object::{Rejection, RejectionSubject};
 use registry::{ReadError, WriteError};
 
-/// What a request is about, for messages.
+/// The object that a Status message names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StatusContext<'a> {
     pub(crate) resource: GroupResource<&'a str>,
@@ -20,7 +20,7 @@ impl StatusContext<'_> {
     }
 }
 
-/// A rule of one object was broken.
+/// The Status of an object that breaks a rule.
 pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusContext<'_>) -> Status {
     match rejection {
         Rejection::BadRequest(message) => Status::bad_request(message),
@@ -44,7 +44,7 @@ pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusC
     }
 }
 
-/// A read had no answer. None of these is an absence.
+/// The Status of a failed read. Never 404: a failed read does not prove absence.
 pub(crate) fn status_for_read_error(error: ReadError) -> Status {
     match error {
         ReadError::Store(store::Error::Compacted { .. }) => {
@@ -55,7 +55,7 @@ pub(crate) fn status_for_read_error(error: ReadError) -> Status {
             Status::too_large_resource_version(requested.0, current.0, 1)
         }
         ReadError::Store(error) => {
-            tracing::warn!(%error, "storage cannot be read");
+            tracing::warn!(%error, "storage read failed");
             Status::service_unavailable("storage cannot be read at the moment").with_retry_after(1)
         }
         ReadError::CacheBehind { .. } => Status::service_unavailable(error.to_string()).with_retry_after(1),
@@ -64,7 +64,7 @@ pub(crate) fn status_for_read_error(error: ReadError) -> Status {
     }
 }
 
-/// A write did not happen, or may not have.
+/// The Status of a failed write. It carries `Retry-After` only if nothing was written.
 pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
     match error {
         WriteError::Refused(status) => status,
@@ -73,13 +73,13 @@ pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
             .with_retry_after(1),
         WriteError::Read(error) => status_for_read_error(error),
         WriteError::Store(store::Error::TooLarge { reason }) => Status::request_entity_too_large(reason),
-        // Without Retry-After, because clients repeat any verb on it and this one may have happened.
+        // No Retry-After: clients would retry any verb, but the write may have been executed.
         WriteError::Store(error @ store::Error::OutcomeUnknown { .. }) => {
-            tracing::warn!(%error, "the outcome of a write is unknown");
+            tracing::warn!(%error, "write outcome is unknown");
             Status::service_unavailable("the outcome of the write is unknown: it may have been stored")
         }
         WriteError::Store(error) => {
-            tracing::warn!(%error, "storage did not take a write");
+            tracing::warn!(%error, "storage write failed");
             Status::service_unavailable("storage cannot be written at the moment").with_retry_after(1)
         }
         WriteError::ConditionChanged | WriteError::TooManyConflicts => {
@@ -88,12 +88,13 @@ pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
     }
 }
 
-/// Query options of this kind are invalid.
+/// The Status of invalid query options of a kind such as `ListOptions`.
 pub(crate) fn status_for_options(kind: &str, errors: &[FieldError]) -> Status {
     Status::invalid(GroupKind { group: "meta.k8s.io", kind }, "", errors)
 }
 
-/// Discovery lists a resource, as real servers of the release do, and this server does not implement it.
+/// The Status of a request for a resource that discovery lists, as in every server of the release, but this server does
+/// not implement.
 pub(crate) fn status_for_unimplemented(target: &ResourceTarget<'_>) -> Status {
     let resource = match &*target.subresource {
         "" => target.resource.to_string(),
@@ -111,13 +112,13 @@ pub(crate) fn status_for_unimplemented(target: &ResourceTarget<'_>) -> Status {
     }
 }
 
-/// Several PodDisruptionBudgets select the pod that should be evicted. kube-apiserver answers without a reason.
+/// The Status of an eviction of a pod that several PodDisruptionBudgets select. Like kube-apiserver's it has no reason.
 pub(crate) fn status_for_ambiguous_budgets() -> Status {
     let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
     Status { message: message.to_owned(), code: 500, ..Status::default() }
 }
 
-/// A subresource was created that returns no object.
+/// The Status of a created subresource that returns no object.
 pub(crate) fn success_status() -> Status {
     Status { outcome: StatusOutcome::Success, ..Status::default() }
 }

@@ -1,7 +1,8 @@
-//! The local API server: REST over the registry, discovery, OpenAPI, authentication and authorization, bootstrap objects.
+//! The local API server: REST over the registry, discovery, OpenAPI, authentication and authorization, bootstrap
+//! objects.
 //!
-//! [`ApiServer`] resolves a request to a served resource and dispatches it to the handler of its verb in [`rest`]. Discovery
-//! and `/version` are encoded once at startup. Handlers work on untyped JSON; the rules of a kind are in the
+//! [`ApiServer`] resolves a request to a served resource and dispatches it to the handler of its verb in [`rest`].
+//! Discovery and `/version` are encoded once at startup. Handlers work on untyped JSON; the rules of a kind are in the
 //! [`kinds::KindStrategy`] of its served resource.
 
 pub mod access_control;
@@ -80,7 +81,8 @@ struct ResourceBinding {
 struct ResolvedResource<'a> {
     served: &'a ServedResource,
     resource_cache: &'a Arc<ResourceCache>,
-    /// The index in `ServedResources::resources`, with which a watch stream looks the resource up after the request ended.
+    /// The index in `ServedResources::resources`, with which a watch stream looks the resource up after the request
+    /// ended.
     served_position: usize,
 }
 
@@ -107,8 +109,8 @@ pub fn resource_prefixes(served_resources: &ServedResources, prefix: &str) -> Ve
         .collect()
 }
 
-/// Returns the resources and subresources that discovery lists, as in every server of the release, but this server does not
-/// implement.
+/// Returns the resources and subresources that discovery lists, as in every server of the release, but this server does
+/// not implement.
 pub fn unimplemented_resources(served_resources: &ServedResources) -> Vec<UnimplementedResource> {
     let unimplemented = |name: GroupVersionResource<&str>, subresource: &str| UnimplementedResource {
         group: name.group.into(),
@@ -125,8 +127,8 @@ pub fn unimplemented_resources(served_resources: &ServedResources) -> Vec<Unimpl
 }
 
 impl ApiServer {
-    /// Creates a server for `served_resources`. The registry's cache must hold their [`resource_prefixes`] below `prefix`.
-    /// Reviews and token requests use the same `rules` as [`access_control::RbacAccessControl`].
+    /// Creates a server for `served_resources`. The registry's cache must hold their [`resource_prefixes`] below
+    /// `prefix`. Reviews and token requests use the same `rules` as [`access_control::RbacAccessControl`].
     ///
     /// Cancelling `streams_end` ends every watch, so that connections can finish.
     pub fn new(

@@ -1,4 +1,4 @@
-//! One object in the version and form that a client asked for.
+//! Converts objects between the stored and the served version, and encodes watch events.
 
 use api::Status;
 use api::json::JsonObject;
@@ -8,7 +8,7 @@ use object::StoredObject;
 use object::convert::convert;
 use serde_json::Value;
 
-/// The bytes of an object in a served version: those that the cache holds, unless it is stored in another one.
+/// Encodes an object in the served version. Returns the cached bytes if it is stored in that version.
 pub(crate) fn encode_served(stored: &StoredObject, resource: &ServedResource) -> Bytes {
     if is_stored_in_version(stored, resource) {
         return stored.body.clone();
@@ -16,7 +16,7 @@ pub(crate) fn encode_served(stored: &StoredObject, resource: &ServedResource) ->
     api::json::to_go_json(&decode_served(stored, resource)).into()
 }
 
-/// An object in a served version, to be read and changed.
+/// Decodes an object and converts it to the served version.
 pub(crate) fn decode_served(stored: &StoredObject, resource: &ServedResource) -> JsonObject {
     let mut object = decode_stored(stored);
     if !is_stored_in_version(stored, resource) {
@@ -25,13 +25,13 @@ pub(crate) fn decode_served(stored: &StoredObject, resource: &ServedResource) ->
     object
 }
 
-/// An object in the version in which it is stored.
+/// Decodes an object in the version in which it is stored.
 pub(crate) fn decode_stored(stored: &StoredObject) -> JsonObject {
     let Value::Object(object) = stored.to_value() else { unreachable!("a stored object is an object") };
     object
 }
 
-/// The bytes to store: in the storage version, without a resourceVersion.
+/// Encodes an object in its storage version, without `resourceVersion` and `selfLink`.
 pub(crate) fn encode_for_storage(mut object: JsonObject, resource: &ServedResource) -> Bytes {
     let stored_resource = resource.stored_resource.as_ref().expect("a bound resource is persisted");
     convert(&mut object, stored_resource.encoding, resource.kind.strategy.conversion);
@@ -44,10 +44,10 @@ pub(crate) fn encode_for_storage(mut object: JsonObject, resource: &ServedResour
     bytes.into()
 }
 
-/// Bodies of at least this size are sent as they are, between the rest of their line: a copy would exist once per watch.
+/// The minimum size of objects that watches send as separate shared chunks. Smaller ones are copied into the line.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 
-/// One line of a watch, as pieces that together are what [`encode_watch_event`] makes.
+/// Encodes a watch event as chunks that concatenate to the line of [`encode_watch_event`].
 pub(crate) fn watch_event_chunks(kind: &str, object: Bytes) -> impl Iterator<Item = Bytes> {
     let is_shared = object.len() >= SHARED_BYTES_MIN;
     let pieces = if is_shared {
@@ -58,7 +58,7 @@ pub(crate) fn watch_event_chunks(kind: &str, object: Bytes) -> impl Iterator<Ite
     pieces.into_iter().filter(|piece| !piece.is_empty())
 }
 
-/// One line of a watch.
+/// Encodes a watch event as one line.
 pub(crate) fn encode_watch_event(event_type: &str, object: &[u8]) -> Bytes {
     let mut line = BytesMut::with_capacity(object.len() + event_type.len() + 24);
     line.put_slice(b"{\"type\":\"");
@@ -69,12 +69,12 @@ pub(crate) fn encode_watch_event(event_type: &str, object: &[u8]) -> Bytes {
     line.freeze()
 }
 
-/// The line that ends a watch with a reason.
+/// Encodes the ERROR event that ends a watch.
 pub(crate) fn encode_error_event(status: &Status) -> Bytes {
     encode_watch_event("ERROR", status.to_json().trim_ascii_end())
 }
 
-/// Whether an object is stored in the served version, so that its stored bytes are those of every reader.
+/// True if an object is stored in the served version, so that its stored bytes can be sent unchanged.
 pub(crate) fn is_stored_in_version(stored: &StoredObject, resource: &ServedResource) -> bool {
     let name = resource.group_version_kind();
     match stored.api_version.split_once('/') {

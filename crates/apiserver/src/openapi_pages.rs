@@ -1,4 +1,4 @@
-//! `/openapi/v2` and `/openapi/v3`: what every object looks like, for clients that explain and validate.
+//! `/openapi/v2` and `/openapi/v3`.
 
 use api::Status;
 use api::media::Encoding;
@@ -10,10 +10,10 @@ use kinds::openapi::OpenApi;
 use schema::openapi::{OpenApiDocument, protobuf};
 
 const JSON_MEDIA_TYPE: &str = Encoding::Json.media_type();
-/// A document whose address names its content never changes.
+/// For URLs with the document's hash, whose content never changes.
 const IMMUTABLE_CACHE_CONTROL: &str = "public, immutable";
 
-/// Answers if the path is one of these pages. Documents are built when they are first asked for.
+/// Serves an OpenAPI document; `None` if the path is not one. Each document is built on its first request.
 pub(crate) fn serve(
     documents: &OpenApi,
     path: &str,
@@ -35,7 +35,7 @@ pub(crate) fn serve(
     Some(Ok(document_response(document, JSON_MEDIA_TYPE, is_content_addressed, headers)))
 }
 
-/// What a client accepts, in its order.
+/// The media types of `Accept` in the client's order, without parameters.
 fn accepted_media_types(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     accept.split(',').filter_map(|clause| clause.split(';').next()).map(str::trim)
@@ -49,7 +49,7 @@ fn accepts_json(headers: &HeaderMap) -> bool {
     accepted_media_types(headers).any(matches_json)
 }
 
-/// Whether protobuf is named before anything that JSON is.
+/// True if `Accept` names protobuf before any type that JSON matches.
 fn prefers_protobuf(headers: &HeaderMap) -> bool {
     let mut supported =
         accepted_media_types(headers).filter(|name| matches_json(name) || protobuf::MEDIA_TYPES.contains(name));

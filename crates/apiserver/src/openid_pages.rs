@@ -1,4 +1,4 @@
-//! The two pages by which others verify the tokens of our service accounts.
+//! The OpenID configuration and key set with which relying parties verify service account tokens.
 
 use access::tokens::openid::{CONFIGURATION_PATH, JWKS_MEDIA_TYPE, JWKS_PATH, MAX_AGE_SECONDS};
 use api::media::Encoding;
@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 
 use crate::access_control::TokenSigning;
 
-/// Answers if the path is one of these pages, and the issuer is one that others can verify.
+/// Serves an OpenID document; `None` if the path is not one or the issuer does not publish them.
 pub(crate) fn serve(signing: &TokenSigning, path: &str) -> Option<Response> {
     let documents = signing.openid_documents.as_ref()?;
     let (body, media_type) = match path {

@@ -42,7 +42,8 @@ pub struct RbacIndexProgress {
     applied_revisions: watch::Receiver<Vec<Revision>>,
 }
 
-/// How long startup waits for the index to contain the default roles. After a timeout the first requests may be forbidden.
+/// How long startup waits for the index to contain the default roles. After a timeout the first requests may be
+/// forbidden.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl RbacIndexProgress {
@@ -69,7 +70,8 @@ impl RbacIndexProgress {
 }
 
 impl RbacIndexUpdater {
-    /// Creates the updater of `index`, which stays empty until [`RbacIndexUpdater::run`], and the writer of aggregated roles.
+    /// Creates the updater of `index`, which stays empty until [`RbacIndexUpdater::run`], and the writer of aggregated
+    /// roles.
     pub fn new(server: &Arc<ApiServer>, index: Arc<ArcSwap<RbacIndex>>) -> (Self, AggregatedRoleWriter) {
         let find = |(kind, resource)| {
             let name = GroupVersionResource { group: "rbac.authorization.k8s.io", version: "v1", resource };

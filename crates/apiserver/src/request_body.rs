@@ -1,4 +1,4 @@
-//! Bodies of requests: read whole, as an object of the expected kind, whatever the encoding.
+//! Reads request bodies: JSON, YAML or protobuf, decoded as an object of the expected kind.
 
 use api::json::JsonObject;
 use api::media::Encoding;
@@ -17,15 +17,15 @@ use crate::BODY_BYTES_MAX;
 use crate::built_in_types::{self, CheckedObject, FieldValidation};
 use crate::error_status::{self, StatusContext};
 
-/// What a body should be.
+/// The kind that a body must have.
 pub(crate) struct ExpectedBody<'a> {
     pub(crate) kind: GroupVersionKind<&'a str>,
     pub(crate) release: Release,
-    /// What the request is about, for messages.
+    /// The object that error messages name.
     pub(crate) status_context: StatusContext<'a>,
 }
 
-/// Reads a body that must be an object of this kind and types.
+/// Reads a body as an object of the expected kind and checks its types.
 pub(crate) async fn read_object(
     request: Request,
     record: &RequestRecord,
@@ -41,7 +41,7 @@ pub(crate) async fn read_object(
     built_in_types::check_or_bad_request(decoded, expected.release, expected.kind, validation)
 }
 
-/// Reads the options of a delete: they come in the body or, if that is empty, in the query.
+/// Reads `DeleteOptions` from the body or, if it is empty, from the query.
 pub(crate) async fn read_delete_options(
     request: Request,
     record: &RequestRecord,
@@ -71,7 +71,7 @@ pub(crate) async fn read_delete_options(
 const DELETE_OPTIONS: GroupVersionKind<&str> =
     GroupVersionKind { group: "meta.k8s.io", version: "v1", kind: "DeleteOptions" };
 
-/// Reads a body that must be whole before anything is done with it.
+/// Reads the complete body, up to [`BODY_BYTES_MAX`].
 pub(crate) async fn read_bytes(request: Request) -> Result<Bytes, Status> {
     match read_body(request.into_body(), BODY_BYTES_MAX).await {
         Ok(bytes) => Ok(bytes),

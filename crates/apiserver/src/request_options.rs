@@ -154,8 +154,8 @@ impl ListOptions {
 }
 
 impl RequestedVersion {
-    /// Accepts any `resourceVersionMatch`: `validate_list` and `validate_watch` report unsupported values with all other
-    /// errors.
+    /// Accepts any `resourceVersionMatch`: `validate_list` and `validate_watch` report unsupported values with all
+    /// other errors.
     fn parse(version: Option<&str>, version_match: Option<&str>) -> Result<Self, Status> {
         let Some(text) = version else { return Ok(Self::Unset) };
         let revision = query::parse_uint(text).map(Revision).map_err(|error| {

@@ -75,8 +75,8 @@ pub(crate) async fn serve(
 }
 
 impl<'a> RequestContext<'a> {
-    /// Rejects unimplemented resources and subresources, and verbs that they do not have, such as `?watch=true` for a resource
-    /// that can only be listed.
+    /// Rejects unimplemented resources and subresources, and verbs that they do not have, such as `?watch=true` for a
+    /// resource that can only be listed.
     fn check_is_served(&self) -> Result<(), Status> {
         let verb = self.target.verb.as_str();
         let served = self.resource.served;
@@ -106,8 +106,8 @@ impl<'a> RequestContext<'a> {
         StatusContext { resource: self.target.group_resource(), kind: self.resource.served.kind.name, name }
     }
 
-    /// The namespace of the objects; empty for cluster-scoped resources. `target.namespace` is not: for a Namespace it repeats
-    /// the name.
+    /// The namespace of the objects; empty for cluster-scoped resources. `target.namespace` is not: for a Namespace it
+    /// repeats the name.
     fn namespace(&self) -> &'a str {
         match self.resource.served.kind.scope {
             KindScope::Namespaced => &self.target.namespace,

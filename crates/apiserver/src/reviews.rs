@@ -66,7 +66,8 @@ impl ApiServer {
     ) -> Result<Vec<u8>, Status> {
         let body = serde_json::to_vec(object).expect("an object has string keys");
         if kind == ReviewKind::Token {
-            // A token must be valid or invalid on every server, so the cache must have seen deletions made through others.
+            // A token must be valid or invalid on every server, so the cache must have seen deletions made through
+            // others.
             self.bound_objects.catch_up().await;
         }
         let index = self.access_rules.index.load();

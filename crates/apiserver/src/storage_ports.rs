@@ -1,5 +1,6 @@
-//! Implements the storage ports of `membership`, `election` and `storageversion`. Leases and StorageVersion objects go through
-//! the registry and are visible to clients; endpoint records and discovery documents are raw values that no REST path reaches.
+//! Implements the storage ports of `membership`, `election` and `storageversion`. Leases and StorageVersion objects go
+//! through the registry and are visible to clients; endpoint records and discovery documents are raw values that no
+//! REST path reaches.
 
 mod cluster_authentication;
 mod definitions;
@@ -62,8 +63,8 @@ pub struct PeeringStorage {
 }
 
 impl PeeringStorage {
-    /// Creates the ports. The registry's cache must hold [`crate::resource_prefixes`] and [`internal_resource_prefixes`] of
-    /// `prefix`.
+    /// Creates the ports. The registry's cache must hold [`crate::resource_prefixes`] and
+    /// [`internal_resource_prefixes`] of `prefix`.
     pub fn new(registry: &Registry, store: &Arc<dyn Store>, prefix: &str) -> Self {
         let resource_cache = |part: &str| resource_cache(registry.cache(), &key_prefix(prefix, part));
         Self {

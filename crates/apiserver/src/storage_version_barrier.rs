@@ -1,4 +1,4 @@
-//! The storage-version barrier before the registry's persist step, and what this server says about its resources.
+//! The storage-version barrier of the registry, and the storage versions that this server publishes.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use registry::{BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteBarrier};
 use storageversion::{InvalidRegistration, Registration, Registrations, WriteIntent, WriteOperation};
 use store::{Compare, Key, Revision, StoreEntry};
 
-/// What a server with this surface publishes: everything that it keeps, at its emulated version. What is listed and not built
-/// is not kept; servers up to 1.32 would send us requests for it.
+/// The storage versions to publish: those of all implemented stored resources. Unimplemented ones are left out, because
+/// kube-apiservers up to 1.32 would route requests for them to this server.
 pub fn registrations_for(served_resources: &ServedResources) -> Result<Registrations, InvalidRegistration> {
     let is_built = |stored_resource: &Arc<StoredResource>| {
         let of_it = |served: &&ServedResource| {
@@ -38,16 +38,16 @@ fn registration_of(stored_resource: &StoredResource) -> Result<Registration, Inv
     )
 }
 
-/// The barrier of a server over its own storage: a permit depends on the object that holds the server's entry.
+/// Makes writes of registered resources conditional on the StorageVersion object with this server's entry.
 #[derive(Debug)]
 pub struct StorageVersionBarrier {
     barrier: storageversion::PublicationBarrier,
-    /// What comes before the name of an object.
+    /// The key prefix of StorageVersion objects.
     key_prefix: Key,
 }
 
 impl StorageVersionBarrier {
-    /// For storage below `prefix`.
+    /// Creates the barrier for the storage prefix `prefix`.
     pub fn new(barrier: storageversion::PublicationBarrier, prefix: &str) -> Self {
         Self { barrier, key_prefix: crate::storage_ports::storage_versions_prefix(prefix) }
     }
@@ -78,7 +78,7 @@ impl WriteBarrier for StorageVersionBarrier {
 fn write_intent<'a>(request: &PermitRequest<'a>) -> WriteIntent<'a> {
     WriteIntent {
         resource: request.resource,
-        // A key that is no text is none that an exception names.
+        // No exemption names a key that is not UTF-8.
         path: std::str::from_utf8(request.path).unwrap_or_default(),
         author: match request.author {
             WriteAuthor::Client => storageversion::IntentAuthor::Client,

@@ -48,9 +48,11 @@ pub struct PeerRouting {
     pub has_joined: watch::Receiver<bool>,
     /// The peer that the forwarder prefers while it is healthy. Only a gateway sets it, to its local upstream.
     pub nearest_peer: Option<ServerId>,
-    /// True while the discovery documents of the members are recent enough to serve; `None` if storage reports every change.
+    /// True while the discovery documents of the members are recent enough to serve; `None` if storage reports every
+    /// change.
     pub is_view_recent: Option<Box<dyn Fn() -> bool + Send + Sync>>,
-    /// For `/debug/peers`: why a member receives no requests of certificate users. `None` if every member receives them.
+    /// For `/debug/peers`: why a member receives no requests of certificate users. `None` if every member receives
+    /// them.
     pub not_vouched: Option<NotVouchedReason>,
 }
 
@@ -59,7 +61,8 @@ pub struct PeerRouting {
 pub enum RouteMismatchPolicy {
     /// This server rejects a built-in resource itself: it has authorized the request.
     RejectLocally,
-    /// A peer that lists the resource rejects it. A gateway does not authorize requests, so it must not reveal what exists.
+    /// A peer that lists the resource rejects it. A gateway does not authorize requests, so it must not reveal what
+    /// exists.
     LeaveToPeer,
 }
 
@@ -109,8 +112,8 @@ impl PeerRouting {
                 match mismatch.live {
                     _ if is_ours => Err(Status::for_route_mismatch(mismatch.mismatch)),
                     Some(members) => {
-                        // The expected response to a wrong path is 404, so any peer's 404 counts. A wrong method may exist on
-                        // some peer.
+                        // The expected response to a wrong path is 404, so any peer's 404 counts. A wrong method may
+                        // exist on some peer.
                         let origin = match mismatch.mismatch {
                             RouteMismatch::NotFound => ResponseOrigin::AnyServer,
                             RouteMismatch::MethodNotAllowed
@@ -203,8 +206,8 @@ impl PeerRouting {
 
     /// Serves `/debug/peers` and merged discovery documents; `None` leaves the request to the local handler.
     ///
-    /// A peer always gets the local document: some releases do not ask for the nopeer profile and would publish the merged
-    /// document as their own.
+    /// A peer always gets the local document: some releases do not ask for the nopeer profile and would publish the
+    /// merged document as their own.
     pub(crate) async fn serve_page(&self, request: &Request, hop: Hop) -> Option<Result<Response, Error>> {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         if path == DEBUG_PAGE {
@@ -248,8 +251,8 @@ impl PeerRouting {
         Ok(response)
     }
 
-    /// Adds the routing headers to a locally handled response, if enabled. They name the peer if a local handler obtained the
-    /// response from one.
+    /// Adds the routing headers to a locally handled response, if enabled. They name the peer if a local handler
+    /// obtained the response from one.
     pub(crate) fn add_served_by(&self, mut response: Response, reason: LocalReason) -> Response {
         let responding_peer = response.extensions().get().map(|RespondingPeer(id)| id.clone());
         if responding_peer.is_some() {

@@ -1,4 +1,4 @@
-//! By which rules people are known and let in: what the gate and the handlers of reviews and tokens share.
+//! The authenticator, authorizer and token issuer, shared by access control and the handlers of reviews and tokens.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use api::Status;
 use arc_swap::ArcSwap;
 use transport::Reloading;
 
-/// The rules of one server.
+/// The authentication and authorization rules of one server.
 #[derive(Debug)]
 pub struct AccessRules {
-    /// Who is who: the flags of authentication, and the files that they name.
+    /// The authentication flags; reloaded when the files that they name change.
     pub authenticator: Reloading<Authenticator>,
-    /// How tokens of service accounts are made.
+    /// Signs service account tokens.
     pub signing: Reloading<TokenSigning>,
     /// `--authorization-mode`.
     pub authorizer: Authorizer,
-    /// What bindings grant, as of now.
+    /// The current RBAC index. The RBAC index updater replaces it.
     pub index: Arc<ArcSwap<RbacIndex>>,
 }
 
-/// The making of tokens, and how others verify them.
+/// Signs service account tokens and publishes how to verify them.
 #[derive(Debug)]
 pub struct TokenSigning {
-    /// Makes tokens.
+    /// Signs tokens.
     pub issuer: TokenIssuer,
-    /// The pages by which others verify them; `None` if the issuer is not one that they could.
+    /// The OpenID discovery documents; `None` if the issuer is not a URL that verifiers could fetch them from.
     pub openid_documents: Option<OpenIdDocuments>,
 }
 
 impl AccessRules {
-    /// Asks whether a user may do something that the request line does not show. The refusal is Kubernetes' 403.
+    /// Authorizes an action other than that of the request itself. The error is kube-apiserver's 403.
     pub(crate) fn authorize(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         match self.authorizer.decide(&self.index.load(), attributes) {
             Decision::Allowed(_) => Ok(()),
@@ -43,7 +43,7 @@ impl AccessRules {
         }
     }
 
-    /// The rules of access, with what bindings grant now.
+    /// The authorizer with one state of the RBAC index.
     pub(crate) fn authorizer_snapshot<'a>(&'a self, index: &'a RbacIndex) -> AuthorizerSnapshot<'a> {
         AuthorizerSnapshot { authorizer: &self.authorizer, index }
     }

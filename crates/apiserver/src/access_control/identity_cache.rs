@@ -1,8 +1,8 @@
-//! Whom a connection's certificate was taken for.
+//! Caches the authenticated caller of a connection.
 //!
-//! A connection carries many requests, and most of them show the same: the certificate alone, or a front proxy's headers for
-//! the same user. What follows from these and nothing else is worked out once. Tokens are not among them: they depend on
-//! objects and on the time, and have a memory of their own.
+//! Most requests on a connection present the same credentials: only the certificate, or a front proxy's headers for the
+//! same user. Their identity depends on nothing else and is computed once. Token identities depend on stored objects
+//! and on the time; verified tokens have a cache of their own.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use super::AuthenticatedCaller;
 
-/// Claims beyond this are worked out each time, so that no connection holds much.
+/// Requests with more bytes of identity headers are not cached. Bounds the memory per connection.
 const IDENTITY_HEADERS_BYTES_MAX: usize = 4 << 10;
 
-/// The last that was found out. Belongs to one verdict on one certificate.
+/// The last identity of a connection. Part of one verification of its certificate.
 #[derive(Debug, Default)]
 pub struct IdentityCache(Mutex<Option<CachedIdentity>>);
 
@@ -27,7 +27,7 @@ struct CachedIdentity {
 }
 
 impl IdentityCache {
-    /// Who it is, if the same was shown to the same authenticator before.
+    /// The cached caller, if authenticator and identity headers are the same as those of the cached request.
     pub(super) fn get(&self, authenticator: &Arc<Authenticator>, headers: &HeaderMap) -> Option<AuthenticatedCaller> {
         let cached = self.0.lock();
         let cached = cached.as_ref().filter(|cached| Arc::ptr_eq(&cached.authenticator, authenticator))?;
@@ -35,7 +35,7 @@ impl IdentityCache {
         identity_headers(headers, authenticator).eq(cached_headers).then(|| cached.caller.clone())
     }
 
-    /// Takes down who it is, if that follows from certificate and headers alone.
+    /// Returns the caller of an identity, and caches it if it depends only on the certificate and headers.
     pub(super) fn insert(
         &self,
         authenticator: &Arc<Authenticator>,
@@ -63,7 +63,7 @@ impl IdentityCache {
     }
 }
 
-/// The lines that prove or claim an identity.
+/// The headers that carry credentials or name a user.
 fn identity_headers<'a>(
     headers: &'a HeaderMap,
     authenticator: &Authenticator,

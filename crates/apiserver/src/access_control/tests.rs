@@ -1,4 +1,4 @@
-//! What is left of a request's headers, and how often a certificate is judged.
+//! Removal of credential headers, and caching of identities and certificate verifications.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn strip_credentials_removes_identity_headers() {
     strip_credentials(&mut headers, &test_authenticator(), &test_identity(AuthenticationMethod::Certificate));
     let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
     left.sort_unstable();
-    // Marks are read, and removed, by whoever reads them.
+    // The hop marks stay: the routing code reads and removes them.
     assert_eq!(left, ["accept", "x-kubernetes-apiserver-rerouted", "x-kubernetes-peer-proxied"]);
 }
 
@@ -79,7 +79,7 @@ fn identity_cache_returns_caller_only_for_same_headers() {
         for headers in [&other, &none] {
             assert!(cache.get(&authenticator, headers).is_none(), "{method:?} {headers:?}");
         }
-        assert!(cache.get(&changed, &shown).is_none(), "{method:?} before other rules");
+        assert!(cache.get(&changed, &shown).is_none(), "{method:?}: another authenticator");
     }
 }
 
@@ -108,12 +108,12 @@ fn certificate_is_verified_once_per_ca_bundle_load() {
         matches!(verified.client_certificate(), ClientCertificate::Verified(subject) if subject.common_name == "jane")
     );
     assert!(matches!(verified.front_proxy_certificate(), ClientCertificate::Untrusted(_)));
-    assert!(Arc::ptr_eq(&verified, &first.verify(&jane)), "the verdict was remembered");
-    assert!(!Arc::ptr_eq(&verified, &bundles().verify(&jane)), "other readings, another verdict");
+    assert!(Arc::ptr_eq(&verified, &first.verify(&jane)), "the verification is cached");
+    assert!(!Arc::ptr_eq(&verified, &bundles().verify(&jane)), "reloaded bundles verify again");
     let without_certificate = connection(vec![]);
     assert_eq!(first.verify(&without_certificate).client_certificate(), ClientCertificate::Absent);
     let none = CaBundles { client: None, front_proxy: None };
-    assert_eq!(none.verify(&jane).client_certificate(), ClientCertificate::Absent, "there is nothing to judge by");
+    assert_eq!(none.verify(&jane).client_certificate(), ClientCertificate::Absent, "no CA is configured");
 }
 
 fn connection_with_certificate(pair: &CertificateFiles) -> CachedConnection<VerificationCache<IdentityCache>> {

@@ -1,8 +1,8 @@
-//! The ConfigMap `extension-apiserver-authentication`, with which an aggregated API server verifies client certificates and the
-//! front-proxy headers of API servers.
+//! The ConfigMap `extension-apiserver-authentication`, with which an aggregated API server verifies client certificates
+//! and the front-proxy headers of API servers.
 //!
-//! All servers share the object and each adds its own CAs and header names, because an aggregated API server must trust all of
-//! them.
+//! All servers share the object and each adds its own CAs and header names, because an aggregated API server must trust
+//! all of them.
 
 use access::authentication::FrontProxy;
 use api::json::JsonObject;

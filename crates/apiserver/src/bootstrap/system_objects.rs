@@ -61,8 +61,8 @@ pub(super) fn system_namespaces() -> impl Iterator<Item = SystemObject> {
     })
 }
 
-/// The ConfigMap with the date since which the use of legacy tokens is tracked. kube-controller-manager removes unused legacy
-/// tokens only if it exists.
+/// The ConfigMap with the date since which the use of legacy tokens is tracked. kube-controller-manager removes unused
+/// legacy tokens only if it exists.
 pub(super) fn legacy_token_tracking(now: Time) -> SystemObject {
     let since = now.to_string().split('T').next().unwrap_or_default().to_owned();
     let metadata = json!({"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"});
@@ -114,7 +114,8 @@ pub(super) fn kubernetes_service(server: SocketAddr, service_ip: Option<IpAddr>)
 
 /// The Endpoints and the EndpointSlice of the Service `kubernetes`.
 ///
-/// Existing ones are replaced only if every address in them is this server's: other servers maintain their own addresses.
+/// Existing ones are replaced only if every address in them is this server's: other servers maintain their own
+/// addresses.
 pub(super) fn kubernetes_endpoints(server: SocketAddr) -> [SystemObject; 2] {
     let port = json!({"name": "https", "port": server.port(), "protocol": "TCP"});
     let metadata =

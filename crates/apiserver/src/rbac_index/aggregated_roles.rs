@@ -1,7 +1,8 @@
-//! The task that stores the aggregated rules of ClusterRoles with an `aggregationRule`, for clients that read the objects.
+//! The task that stores the aggregated rules of ClusterRoles with an `aggregationRule`, for clients that read the
+//! objects.
 //!
-//! Authorization does not depend on it: the index aggregates the rules itself. All servers compute the same rules, so the first
-//! one writes them and the others find nothing to do.
+//! Authorization does not depend on it: the index aggregates the rules itself. All servers compute the same rules, so
+//! the first one writes them and the others find nothing to do.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The subresource `pods/binding`: a scheduler gives a pod its node.
+//! The subresource `pods/binding`: assigns a pod to a node.
 
 use api::json::JsonObject;
 use api::time::Time;
@@ -17,7 +17,7 @@ use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 use crate::{error_status, json_response, object_codec};
 
-/// The resource that conflicts are about.
+/// The resource in conflict messages.
 const BINDING_RESOURCE: GroupResource<&str> = GroupResource { group: "", resource: "pods/binding" };
 const BINDING_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "", version: "v1", kind: "Binding" };
 

@@ -1,4 +1,4 @@
-//! Delete: at once, or marked and waited for.
+//! Delete and deletecollection: removes an object, or marks it as terminating if it has finalizers or a grace period.
 
 use api::Status;
 use edge::{Request, Response};
@@ -56,7 +56,7 @@ pub(super) async fn delete_collection(context: RequestContext<'_>, request: Requ
         let CachedValue::Object(stored) = &cached.value else { continue };
         match delete_object(context, cached.key.clone(), &stored.name, &options).await {
             Ok(DeletedObject::Removed(_) | DeletedObject::Terminating(_)) => {}
-            // Somebody else was quicker, which is what was asked for.
+            // Deleted concurrently.
             Err(status) if status.http_code() == 404 => continue,
             Err(status) => return Err(status),
         }

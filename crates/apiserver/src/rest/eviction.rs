@@ -1,4 +1,4 @@
-//! The subresource `pods/eviction`: a pod is deleted, if its budget of disruption allows it.
+//! The subresource `pods/eviction`: deletes a pod if its PodDisruptionBudget allows it.
 
 use api::json::JsonObject;
 use api::{GroupResource, GroupVersionKind, GroupVersionResource, Status};
@@ -53,7 +53,7 @@ fn delete_options(eviction: &JsonObject) -> Result<DeleteOptions, object::Reject
 }
 
 impl RequestContext<'_> {
-    /// Takes what the deletion of the pod costs from its budget, or says why it must stay.
+    /// Consumes a disruption from the pod's budget, or returns the refusal. Without a budget the eviction is allowed.
     async fn consume_disruption_budget(self, options: &DeleteOptions) -> Result<(), Status> {
         let registry = &self.server.registry;
         let found = registry
@@ -92,7 +92,7 @@ impl RequestContext<'_> {
         options: &DeleteOptions,
     ) -> Result<(), Status> {
         let decide = |current: Option<&StoredObject>| {
-            // A budget that has just gone holds nothing.
+            // A budget that was deleted in between forbids nothing.
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
             let budget = object_codec::decode_served(current, budgets.served);
             let consumed = disruption_budget::consume_disruption(&budget, pod, current_time());

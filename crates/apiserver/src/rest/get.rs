@@ -1,4 +1,4 @@
-//! Get: a lookup, and the bytes that are there.
+//! Get: a cache lookup that responds with the cached bytes where possible.
 
 use api::Status;
 use edge::{Request, Response};
@@ -21,7 +21,7 @@ pub(super) async fn get(context: RequestContext<'_>, request: &Request) -> Resul
     .await
 }
 
-/// Shows the object that a request names.
+/// Reads the object of the path and responds with `to_response`.
 pub(super) async fn respond_with_object(
     context: RequestContext<'_>,
     request: &Request,
@@ -31,7 +31,7 @@ pub(super) async fn respond_with_object(
     let consistency = match request.uri().query() {
         None => ReadConsistency::Latest,
         Some(query) => match ListOptions::parse(query, ReadVerb::Get)?.list_consistency() {
-            // A get has no exact match: the object as it is, and at least that new.
+            // As in kube-apiserver: a get has no exact match, so the revision is a minimum.
             ReadConsistency::Exact(revision) => ReadConsistency::NotOlderThan(revision),
             other @ (ReadConsistency::Latest | ReadConsistency::NotOlderThan(_) | ReadConsistency::Any) => other,
         },

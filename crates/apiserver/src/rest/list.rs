@@ -1,4 +1,4 @@
-//! List: one consistent state, page by page.
+//! List: pages of one consistent state.
 
 use api::Status;
 use api::metadata::ListMeta;
@@ -42,7 +42,8 @@ pub(super) async fn list(context: RequestContext<'_>, request: &Request) -> Resu
     Ok(list_response(context, &page, &metadata, representation))
 }
 
-/// A page whose state is forgotten: the client may start over, or go on in the present with the token that comes along.
+/// The Status of a failed list. If the revision of a page was compacted, it carries a token to continue in the latest
+/// state.
 fn status_for_list_error(error: ReadError, continue_token: Option<&ContinueToken>) -> Status {
     match (&error, continue_token) {
         (ReadError::Store(store::Error::Compacted { .. }), Some(token)) => {
@@ -89,7 +90,7 @@ fn list_response(
     json_response(Body::from_parts(parts))
 }
 
-/// Everything before the first item.
+/// The JSON before the first item.
 fn list_head(context: RequestContext<'_>, metadata: &ListMeta) -> Bytes {
     let kind = context.resource.served.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
@@ -102,7 +103,7 @@ fn list_metadata(page: &ListPage, key_prefix: &Key, is_count_exact: bool) -> Lis
     if let Some(rest) = &page.continuation {
         let start = String::from_utf8_lossy(&rest.start_key[key_prefix.len()..]);
         metadata.continue_token = ContinueToken::new(page.revision, &start).encode();
-        // With a selector it is known how many keys follow, and not how many of them are wanted.
+        // With a selector the number of remaining keys is known, but not how many of them match.
         metadata.remaining_item_count = if is_count_exact { i64::try_from(rest.remaining).ok() } else { None };
     }
     metadata

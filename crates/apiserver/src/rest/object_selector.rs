@@ -1,4 +1,4 @@
-//! Which objects a list, a watch or a deletion is about.
+//! Selects the objects of a list, watch or deletecollection.
 
 use api::Status;
 use api::selector::{FieldSelector, LabelSelector};
@@ -8,20 +8,20 @@ use object::selectable_fields::SelectableFields;
 
 use crate::object_codec;
 
-/// Label and field selectors of a request.
+/// The label selector, field selector and name of a request.
 #[derive(Debug)]
 pub(super) struct ObjectSelector {
     label_selector: LabelSelector,
     field_selector: FieldSelector,
     selectable_fields: &'static SelectableFields,
-    /// Only the object of this name, if it is not empty.
+    /// Selects only the object of this name, unless empty.
     name: String,
-    /// Whether the fields are all in an object's head, so that it need not be parsed.
+    /// True if the field selector uses only name and namespace, so that objects need not be decoded.
     needs_only_name_fields: bool,
 }
 
 impl ObjectSelector {
-    /// Refuses fields that objects of this kind cannot be selected by.
+    /// Rejects field selectors that the kind does not support.
     pub(super) fn new(labels: LabelSelector, fields: FieldSelector, resource: &ServedResource) -> Result<Self, Status> {
         let selectable_fields = resource.kind.strategy.selectable_fields;
         selectable_fields.check_selector(&fields).map_err(|rejection| Status::bad_request(rejection.to_string()))?;
@@ -36,17 +36,16 @@ impl ObjectSelector {
         })
     }
 
-    /// The same of the one object that a path names, which is what the caller was authorized for. Empty: of all.
+    /// Restricts the selection to the name in the path, for which the caller was authorized. Empty: no restriction.
     pub(super) fn with_name(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Whether everything is selected.
+    /// True without selectors and name.
     pub(super) fn selects_all(&self) -> bool {
         self.label_selector.is_empty() && self.field_selector.is_empty() && self.name.is_empty()
     }
 
-    /// Whether this object is.
     pub(super) fn matches(&self, stored: &StoredObject) -> bool {
         let is_named = self.name.is_empty() || *self.name == *stored.name;
         is_named && self.label_selector.matches(|label| stored.label(label)) && self.matches_fields(stored)

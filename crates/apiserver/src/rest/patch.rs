@@ -1,4 +1,4 @@
-//! Patch: the next state is made from the one that is there.
+//! Patch: JSON patch, merge patch and strategic merge patch.
 
 use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
@@ -38,7 +38,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: Request) -> Resu
     Ok(with_warnings(response, &warnings))
 }
 
-/// A patch and how strictly it is read. It may be applied to one state after another.
+/// A parsed patch and its field validation. Applied again to the new state after a write conflict.
 pub(super) struct PatchRequest {
     patch: ParsedPatch,
     duplicate_fields: Vec<String>,
@@ -60,7 +60,7 @@ impl PatchRequest {
         Ok(Self { patch, duplicate_fields, validation })
     }
 
-    /// What the patch makes of an object of a kind.
+    /// Applies the patch to an object and checks the result against the type of its kind.
     pub(super) fn apply(
         &self,
         current: &JsonObject,
@@ -103,7 +103,7 @@ impl ParsedPatch {
             Self::Merge(patch) => Ok(patch.apply(object)),
             Self::Strategic(patch) => match schema {
                 Some(known) => patch.apply(object, known),
-                None => Err(Rejection::Unclassified("the schema of this kind is not known".to_owned())),
+                None => Err(Rejection::Unclassified("the kind has no schema for a strategic merge patch".to_owned())),
             },
         }
     }

@@ -1,5 +1,5 @@
-//! The one way of a handler into storage. It records whether the request has written anything, because that decides what a
-//! later failure of the same request may say.
+//! The only path by which handlers write to storage. It records whether the request has written anything: after a
+//! write, a failure of the same request must carry no retry hints.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,15 +35,15 @@ impl ExecutionTracker {
         }
     }
 
-    /// The Status with which a failed request ends: after a write it asks neither the client nor a forwarding server to
-    /// repeat the request.
+    /// The final Status of a failed request. After a write it carries no hints that make the client or a forwarding
+    /// server retry the request.
     pub(super) fn failure_status(&self, status: Status) -> Status {
         if self.0.load(Ordering::Relaxed) { status.without_retry_hints() } else { status }
     }
 }
 
 impl RequestContext<'_> {
-    /// Decides on what a key of a resource holds and writes the decision, while `beside` is as it was seen.
+    /// Calls `decide` with the current object of a key and writes the decision, provided that `condition` holds.
     pub(super) async fn persist(
         self,
         resource: ResolvedResource<'_>,

@@ -1,4 +1,4 @@
-//! The subresource `scale`: how many replicas there are and should be, whatever kind has them.
+//! The subresource `scale`: the replicas of an object as `autoscaling/v1` Scale, for every kind that has them.
 
 use api::json::JsonObject;
 use api::{GroupVersionKind, Status};

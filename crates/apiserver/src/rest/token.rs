@@ -1,4 +1,4 @@
-//! The subresource `serviceaccounts/token`: a token is made, and nothing is stored.
+//! The subresource `serviceaccounts/token`: issues a token without storing anything.
 
 use access::tokens::TokenRequest;
 use api::{GroupVersionKind, Status};
@@ -22,7 +22,7 @@ pub(super) async fn create_token(context: RequestContext<'_>, request: Request) 
     let expected =
         ExpectedBody { kind: TOKEN_REQUEST_KIND, release: server.served_resources.release(), status_context };
     let body = request_body::read_object(request, context.record, &expected).await?;
-    // The account may have been made a moment ago, through another server.
+    // The account may have just been created through another server.
     server.bound_objects.catch_up().await;
     let mut random = [0; 16];
     aws_lc_rs::rand::fill(&mut random).expect("the system has random numbers");
@@ -35,7 +35,7 @@ pub(super) async fn create_token(context: RequestContext<'_>, request: Request) 
     };
     let issued =
         server.access_rules.signing.get().issuer.issue(&token_request, &server.bound_objects).map_err(|error| {
-            tracing::debug!(%error, "no token was made");
+            tracing::debug!(%error, "token request rejected");
             error.to_status()
         })?;
     context.record.annotate("authentication.kubernetes.io/issued-credential-id", || issued.credential_id);

@@ -23,8 +23,8 @@ use crate::{error_status, json_response, object_codec};
 
 /// The interval between bookmarks, as in kube-apiserver.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// The upper bound on the duration of a watch. It keeps a huge `timeoutSeconds` or `--min-request-timeout` from overflowing
-/// the clock.
+/// The upper bound on the duration of a watch. It keeps a huge `timeoutSeconds` or `--min-request-timeout` from
+/// overflowing the clock.
 const WATCH_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
 pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Result<Response, Status> {
@@ -70,8 +70,8 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Res
     Ok(json_response(Body::from_stream(lines)))
 }
 
-/// The duration of a watch: the requested one, or between one and two times the minimum, so that watches do not all end at
-/// once. `chance` is between 0 and 1.
+/// The duration of a watch: the requested one, or between one and two times the minimum, so that watches do not all end
+/// at once. `chance` is between 0 and 1.
 fn watch_duration(requested: Option<u64>, seconds_min: u64, chance: f64) -> Duration {
     let min = Duration::from_secs(seconds_min.min(WATCH_SECONDS_MAX));
     let asked = requested.filter(|seconds| *seconds > 0).map(Duration::from_secs);
@@ -167,8 +167,8 @@ impl RequestContext<'_> {
     }
 }
 
-/// The event stream of one watch. Events are encoded when the client reads them, so a slow watch holds positions in the cache
-/// and no copies of objects.
+/// The event stream of one watch. Events are encoded when the client reads them, so a slow watch holds positions in the
+/// cache and no copies of objects.
 struct WatchStream {
     /// The initial events that are not sent yet; `None` once all are.
     initial_reader: Option<SnapshotReader>,

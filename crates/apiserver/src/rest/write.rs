@@ -26,8 +26,8 @@ use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 use crate::{error_status, json_response};
 
-/// The maximum number of attempts to create an object, as in kube-apiserver: each generates a new name after a conflict, or
-/// rereads a namespace that changed concurrently.
+/// The maximum number of attempts to create an object, as in kube-apiserver: each generates a new name after a
+/// conflict, or rereads a namespace that changed concurrently.
 const CREATE_ATTEMPTS_MAX: usize = 8;
 
 pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
@@ -123,8 +123,8 @@ impl RequestContext<'_> {
         Ok(self.object_response(code, &stored))
     }
 
-    /// Writes the object that `next` makes of the current one, in the version of the request. The status is 201 if there was no
-    /// object before.
+    /// Writes the object that `next` makes of the current one, in the version of the request. The status is 201 if
+    /// there was no object before.
     pub(super) async fn write_next(
         self,
         options: &WriteOptions,
@@ -164,7 +164,7 @@ impl RequestContext<'_> {
             (WriteOutcome::Put(stored), _) => stored,
             (_, Some(WriteDecision::Put { value, .. })) => {
                 let revision = stored_before.as_ref().map_or(0, |stored| stored.revision);
-                StoredObject::from_storage(&value, revision).expect("we encoded it ourselves")
+                StoredObject::from_storage(&value, revision).expect("the value was just encoded")
             }
             // The update removed the last finalizer, or changed nothing: respond with the previous state.
             (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged, _) => {
@@ -199,7 +199,7 @@ impl RequestContext<'_> {
         match self.persist(self.resource, &key, namespace_condition, decide).await {
             Ok(WriteOutcome::Put(stored)) => Ok(stored),
             Ok(WriteOutcome::Unchanged | WriteOutcome::Deleted(_)) => {
-                Ok(StoredObject::from_storage(&value, 0).expect("we encoded it ourselves"))
+                Ok(StoredObject::from_storage(&value, 0).expect("the value was just encoded"))
             }
             Err(WriteError::ConditionChanged) => Err(CreateError::NamespaceChanged),
             Err(WriteError::Refused(_)) => Err(CreateError::NameTaken { name }),
@@ -271,8 +271,8 @@ impl RequestContext<'_> {
         Ok(object_codec::encode_for_storage(object, self.resource.served))
     }
 
-    /// Authorizes an update that creates the object. Like kube-apiserver it requires the verb `create` on the object's name, and
-    /// checks it after validation.
+    /// Authorizes an update that creates the object. Like kube-apiserver it requires the verb `create` on the object's
+    /// name, and checks it after validation.
     fn authorize_create(self) -> Result<(), Status> {
         let asked = self.target;
         let object = access::ResourceAttributes {

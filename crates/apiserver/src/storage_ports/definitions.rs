@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions and APIServices from the cache. This server does not serve the resources that they define, but
-//! must not respond 404 for them: a peer may serve them.
+//! CustomResourceDefinitions and APIServices from the cache. This server does not serve the resources that they define,
+//! but must not respond 404 for them: a peer may serve them.
 
 use std::sync::Arc;
 

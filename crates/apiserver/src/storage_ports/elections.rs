@@ -35,8 +35,8 @@ impl LeaseClient for IdentityLeases {
     }
 }
 
-/// Requires the identity lease namespace: the storage-version barrier exempts only Leases in it, and elections precede the
-/// publication of storage versions.
+/// Requires the identity lease namespace: the storage-version barrier exempts only Leases in it, and elections precede
+/// the publication of storage versions.
 fn check_election_namespace(namespace: &str) -> Result<(), PortError> {
     if namespace == IDENTITY_LEASE_NAMESPACE {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What must hold between the table of kinds and the rules that work on it.
+//! Integration tests of the API server over a real store, and of the conversions in the table of kinds.
 
 mod partial_execution;
 mod storage_versions;
@@ -9,7 +9,7 @@ use api::{GroupVersion, GroupVersionKind};
 use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources, types_of};
 use schema::{StructType, TypeForm};
 
-/// Everything that a release can serve.
+/// All resources that a release can serve, with every API and feature gate enabled.
 fn served_with_everything_enabled(release: Release) -> ServedResources {
     let feature_gates = FeatureGates::parse(release, "AllAlpha=true,AllBeta=true").expect("every release has these");
     let config = RuntimeConfig::parse(release, "api/all=true").expect("every release has this");
@@ -35,7 +35,7 @@ fn every_served_version_converts_from_storage_version() {
                 .map(|(from, to)| (served.kind.strategy.conversion)(version(from), version(to)).is_some());
             let is_same = match (types_of(release).for_kind(stored), types_of(release).for_kind(shown)) {
                 (Some(a), Some(b)) => are_types_equal(a, b, &mut HashSet::new()),
-                // A version that this release only reads from storage has no type of its own in it.
+                // The release has no type for a version that it only reads from storage.
                 (None, _) | (_, None) => false,
             };
             let is_converted = there && back;
@@ -49,11 +49,11 @@ fn every_served_version_converts_from_storage_version() {
             }
         }
     }
-    assert!(pairs > 100, "the table has many such pairs: {pairs}");
+    assert!(pairs > 100, "only {pairs} pairs of stored and served versions");
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Whether two types have the same fields of the same forms, all the way down.
+/// True if two types have the same fields of the same forms, recursively.
 fn are_types_equal(a: StructType<'_>, b: StructType<'_>, compared: &mut HashSet<(String, String)>) -> bool {
     if !compared.insert((a.definition(), b.definition())) {
         return true;

@@ -1,5 +1,5 @@
-//! Requests of several steps that fail between two of them. After the first executed step neither a client nor a forwarding
-//! server may be asked to repeat the request: no `Retry-After`, no `retryAfterSeconds`, no cause `PeerNotReady`.
+//! Requests of several writes that fail after the first one. The response must not make a client or a forwarding server
+//! retry: no `Retry-After`, no `retryAfterSeconds`, no cause `PeerNotReady`.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -46,24 +46,23 @@ const PODS_PATH: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS_PATH: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How writes fail once there were enough of them.
+/// How writes fail after `fail_after`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteFault {
-    /// The barrier is closed.
     BarrierClosed,
-    /// The store refuses.
+    /// The store returns an error.
     Unavailable,
-    /// The store does not answer.
+    /// The store never responds.
     NoResponse,
 }
 
-/// Lets a number of writes pass, then fails.
+/// A store that fails all writes after the first `writes_left`.
 #[derive(Debug)]
 struct FailingStore {
     store: SqliteStore,
     fault: WriteFault,
     writes_left: AtomicUsize,
-    /// Told when a write is left without an answer.
+    /// Notified when a write gets no response.
     unanswered: Notify,
 }
 
@@ -129,7 +128,7 @@ impl Store for FailingStore {
     }
 }
 
-/// Everyone is an administrator.
+/// Authenticates every request as `admin` and allows everything.
 #[derive(Debug)]
 struct AllowAllAccessControl;
 
@@ -177,9 +176,9 @@ struct FailingServer {
 }
 
 fn access_rules(dir: &std::path::Path) -> Arc<AccessRules> {
-    CertificateAuthority::open_or_create(dir, "tokens").expect("the folder can be written");
-    let key = std::fs::read_to_string(dir.join("tokens.key")).expect("it was just made");
-    let key = SigningKey::from_pem(&key).expect("it is a private key");
+    CertificateAuthority::open_or_create(dir, "tokens").expect("the directory is writable");
+    let key = std::fs::read_to_string(dir.join("tokens.key")).expect("the key was just created");
+    let key = SigningKey::from_pem(&key).expect("the file holds a private key");
     let issuer = TokenIssuer {
         issuer: "test".to_owned(),
         signing_key: key,
@@ -195,21 +194,21 @@ fn access_rules(dir: &std::path::Path) -> Arc<AccessRules> {
             anonymous: AnonymousAccess::Disabled,
         }),
         signing: Reloading::fixed(TokenSigning { issuer, openid_documents: None }),
-        authorizer: Authorizer::parse("AlwaysAllow").expect("it is a mode"),
+        authorizer: Authorizer::parse("AlwaysAllow").expect("AlwaysAllow is a valid mode"),
         index: Arc::new(ArcSwap::from_pointee(access::rbac::RbacIndex::default())),
     })
 }
 
 impl FailingServer {
-    /// A server whose writes all succeed until [`Server::fail_after`].
+    /// Starts a server whose writes all succeed until [`Self::fail_after`].
     async fn start(fault: WriteFault) -> Self {
-        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let folder = tempfile::tempdir().expect("a temporary directory can be created");
         let tasks = Tasks::new();
         let feature_gates = FeatureGates::new(Release::R36);
         let config = RuntimeConfig::parse(Release::R36, "").expect("the defaults are valid");
         let served_resources = Arc::new(ServedResources::new(&feature_gates, &config));
         let config = store::sqlite::Config::new(folder.path().join("store.db"));
-        let store = SqliteStore::open(config, &tasks).await.expect("the folder is there");
+        let store = SqliteStore::open(config, &tasks).await.expect("the directory exists");
         let faulty = Arc::new(FailingStore {
             store,
             fault,
@@ -267,9 +266,9 @@ impl FailingServer {
             let request = http::Request::builder().method(method).uri(path).header("host", "test");
             let request = request.header("content-type", "application/json").body(Full::new(body));
             let exchange = async move {
-                let request = request.expect("it is well-formed");
-                let (parts, body) = sender.send_request(request).await.expect("it is answered").into_parts();
-                http::Response::from_parts(parts, body.collect().await.expect("it is whole").to_bytes())
+                let request = request.expect("the request is well-formed");
+                let (parts, body) = sender.send_request(request).await.expect("the server responds").into_parts();
+                http::Response::from_parts(parts, body.collect().await.expect("the body is complete").to_bytes())
             };
             tokio::join!(driver, exchange).1
         };
@@ -280,7 +279,7 @@ impl FailingServer {
         let response = self.send(method, path, body).await;
         let text = String::from_utf8_lossy(response.body()).into_owned();
         assert_eq!(response.status(), code, "{method} {path}: {text}");
-        serde_json::from_str(&text).expect("an answer is JSON")
+        serde_json::from_str(&text).expect("a response is JSON")
     }
 
     async fn config_map_count(&self) -> usize {
@@ -289,7 +288,7 @@ impl FailingServer {
     }
 }
 
-/// What a failure says about repeating the request: the header, the seconds in the body, and the cause for other servers.
+/// Whether a failure has `Retry-After`, `retryAfterSeconds` and the cause `PeerNotReady`.
 fn retry_hints(response: &http::Response<Bytes>) -> (bool, bool, bool) {
     let status: Value = serde_json::from_slice(response.body()).expect("a failure is a Status");
     let causes = status["details"]["causes"].as_array().cloned().unwrap_or_default();

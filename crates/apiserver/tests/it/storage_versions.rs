@@ -1,4 +1,4 @@
-//! Storage versions over a real SQLite file: what a server says, and a hundred that say it at once.
+//! Publication of storage versions over a SQLite file, by up to a hundred concurrent servers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use tasks::Tasks;
 use tokio::sync::watch;
 
 const PREFIX: &str = "/registry";
-/// Processes that share the file at most; each has a writer and a cache of its own, and several servers if need be.
+/// The maximum number of simulated processes on the file. Each has its own store and cache and hosts several servers.
 const PROCESSES_MAX: usize = 4;
-/// Longer than it takes without optimisation on a loaded machine; the figure itself is printed.
+/// Longer than a debug build takes on a loaded machine. The test prints the actual duration.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(240);
 
 fn default_served_resources(release: Release) -> ServedResources {
@@ -31,13 +31,13 @@ fn default_served_resources(release: Release) -> ServedResources {
 fn every_release_has_valid_storage_version_registrations() {
     for release in Release::ALL {
         let registrations =
-            registrations_for(&default_served_resources(release)).expect("what is kept and served can be read");
+            registrations_for(&default_served_resources(release)).expect("served and stored versions are decodable");
         assert!(registrations.len() > 40, "{release}: {}", registrations.len());
         assert!(registrations.contains_key("core.pods") && registrations.contains_key("apps.deployments"));
     }
 }
 
-/// Who takes part does not change.
+/// A constant set of members.
 struct FixedMembers(watch::Receiver<Option<Arc<MemberSet>>>);
 
 impl MemberSource for FixedMembers {
@@ -50,7 +50,7 @@ impl MemberSource for FixedMembers {
     }
 }
 
-/// What servers of one process share.
+/// The store, cache and metrics that the servers of one process share.
 struct TestProcess {
     store: Arc<SqliteStore>,
     objects: StorageVersionObjects,
@@ -62,11 +62,11 @@ struct TestProcess {
 impl TestProcess {
     async fn start(file: &std::path::Path, served_resources: &ServedResources, tasks: &Tasks) -> Self {
         let store =
-            Arc::new(SqliteStore::open(Config::new(file.to_owned()), tasks).await.expect("the folder is there"));
+            Arc::new(SqliteStore::open(Config::new(file.to_owned()), tasks).await.expect("the directory exists"));
         let mut resource_prefixes = apiserver::resource_prefixes(served_resources, PREFIX);
         resource_prefixes.extend(apiserver::storage_ports::internal_resource_prefixes(PREFIX, &resource_prefixes));
         let cache = WatchCache::start(store.clone(), format!("{PREFIX}/").into(), resource_prefixes, tasks);
-        cache.wait_for_sync().await.expect("nobody stops it");
+        cache.wait_for_sync().await.expect("the cache is not stopped");
         let registry = Registry::new(store.clone(), cache, Arc::new(AlwaysOpenBarrier));
         let as_store: Arc<dyn Store> = store.clone();
         let figures = prometheus::Registry::new();
@@ -86,7 +86,7 @@ impl TestProcess {
         members_source: &Arc<FixedMembers>,
         tasks: &Tasks,
     ) -> StorageVersionManager {
-        let registrations = registrations_for(served_resources).expect("what is kept and served can be read");
+        let registrations = registrations_for(served_resources).expect("served and stored versions are decodable");
         let barrier =
             PublicationBarrier::new(name.into(), Duration::from_secs(3600), &registrations, self.metrics.clone());
         let config = storageversion::Config {
@@ -107,7 +107,7 @@ impl TestProcess {
         manager
     }
 
-    /// How many attempts to write ended so.
+    /// The number of writes with this `result` label.
     fn write_count(&self, result: &str) -> f64 {
         let families = self.prometheus_registry.gather();
         let writes = families.iter().filter(|family| family.name() == "unskew_storageversion_writes_total");
@@ -127,9 +127,9 @@ async fn hundred_concurrent_servers_publish_storage_versions() {
     publish_concurrently(100).await;
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are for whoever runs it with --nocapture")]
+#[expect(clippy::print_stdout, reason = "the duration is shown with --nocapture")]
 async fn publish_concurrently(count: usize) {
-    let (data_dir, tasks) = (tempfile::tempdir().expect("a folder can be made"), Tasks::new());
+    let (data_dir, tasks) = (tempfile::tempdir().expect("a temporary directory can be created"), Tasks::new());
     let file = data_dir.path().join("store.db");
     let served_resources = default_served_resources(Release::R36);
     let mut processes = Vec::new();
@@ -139,16 +139,16 @@ async fn publish_concurrently(count: usize) {
     let names: Vec<String> = (0..count).map(|number| format!("apiserver-{number:03}")).collect();
     let members: Arc<MemberSet> = Arc::new(names.iter().map(String::as_str).collect());
     let members_source = Arc::new(FixedMembers(watch::Sender::new(Some(members)).subscribe()));
-    let before = processes[0].store.revision().await.expect("it is open");
+    let before = processes[0].store.revision().await.expect("the store is open");
     let begun = Instant::now();
     let servers = names.iter().enumerate().map(|(number, name)| {
         processes[number % processes.len()].start_server(name, &served_resources, &members_source, &tasks)
     });
     let servers: Vec<StorageVersionManager> = servers.collect();
     let published = join_all(servers.iter().map(StorageVersionManager::wait_until_published));
-    tokio::time::timeout(PUBLISH_TIMEOUT, published).await.expect("all are published in time");
+    tokio::time::timeout(PUBLISH_TIMEOUT, published).await.expect("all servers publish in time");
     let took = begun.elapsed();
-    let writes = processes[0].store.revision().await.expect("it is open").0 - before.0;
+    let writes = processes[0].store.revision().await.expect("the store is open").0 - before.0;
     let [written, conflicts] =
         ["written", "conflict"].map(|result| processes.iter().map(|process| process.write_count(result)).sum::<f64>());
     println!(
@@ -161,5 +161,5 @@ async fn publish_concurrently(count: usize) {
     };
     let whole = tokio::time::timeout(PUBLISH_TIMEOUT, snapshots.wait_for(is_whole)).await;
     assert!(whole.is_ok(), "every server has an entry in every object");
-    tasks.stop(Duration::from_secs(60)).await.expect("all end");
+    tasks.stop(Duration::from_secs(60)).await.expect("all tasks stop");
 }
