@@ -1,7 +1,7 @@
 //! What a server of another release would do to what is stored: findings with their evidence and their cure.
 //!
 //! [`PreflightBuilder`] takes the same keys and values as an inventory, and looks into the objects of built-in kinds for
-//! fields that the target release does not have. [`Preflight::is_safe`] is true only if nothing was found.
+//! fields that the target release does not have. [`Preflight::safe`] is true only if nothing was found.
 
 use std::collections::BTreeMap;
 

@@ -118,7 +118,8 @@ impl Tasks {
         }
     }
 
-    /// Spawns a task that reports its own failure and holds its worker slot until it ends.
+    /// Spawns a task whose guard reports a failure on drop if the task panics or returns early. The worker slot is freed when
+    /// the task ends.
     fn spawn_tracked(
         &self,
         runtime: &Handle,
@@ -132,17 +133,18 @@ impl Tasks {
             expected_end,
             stop: self.stop.clone(),
             failure: self.failure.clone(),
+            // Stays so unless `work` returns.
             kind: TaskFailureKind::Panicked,
         };
         // Boxed, because an async block stores a captured future twice, and a connection's future is large.
         let work = Box::pin(work);
-        let reported = async move {
+        let guarded = async move {
             let mut reporter = reporter;
             work.await;
             reporter.kind = TaskFailureKind::ReturnedEarly;
             drop(slot);
         };
-        self.tracker.spawn_on(reported, runtime);
+        self.tracker.spawn_on(guarded, runtime);
     }
 }
 

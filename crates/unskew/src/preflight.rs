@@ -62,7 +62,7 @@ async fn run(args: PreflightArgs) -> anyhow::Result<ExitCode> {
     for file in &args.audit_log {
         read_audit_log(file, &mut log).with_context(|| format!("--audit-log: {}", file.display()))?;
     }
-    let preflight = judge_storage(&args, &log.finish()).await?;
+    let preflight = build_report(&args, &log.finish()).await?;
     let text = match &*args.output {
         "json" => serde_json::to_string_pretty(&preflight)?,
         _ if args.plan => format!("{}\n{}", render_preflight(&preflight), render_plan(&preflight)),
@@ -72,7 +72,9 @@ async fn run(args: PreflightArgs) -> anyhow::Result<ExitCode> {
     Ok(if preflight.safe { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CHECK_FAILED) })
 }
 
-async fn judge_storage(args: &PreflightArgs, clients: &[ClientUse]) -> anyhow::Result<Preflight> {
+/// Scans all stored objects and reports what would break on the target release. A scan restarts, and the report with it,
+/// if its revision is compacted meanwhile.
+async fn build_report(args: &PreflightArgs, clients: &[ClientUse]) -> anyhow::Result<Preflight> {
     let encryption = args.storage.encryption_provider_config.as_deref().map(read_encryption_config).transpose()?;
     let target = TargetServer::new(args.to, &args.feature_gates.join(","), &args.runtime_config.join(","));
     let mut builder = PreflightBuilder::new(&args.storage.etcd_prefix, encryption, target);

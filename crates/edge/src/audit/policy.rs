@@ -197,9 +197,9 @@ fn matches_resource(rule: &str, target: &target::ResourceTarget<'_>) -> bool {
     }
 }
 
-/// True if a path of a rule matches: exactly, `*`, or a prefix before `*`.
-fn matches_url(path: &str, rule: &str) -> bool {
-    rule == "*" || rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
+/// True if a path matches a rule's URL pattern: the same path, `*`, or a prefix followed by `*`.
+fn matches_url(path: &str, pattern: &str) -> bool {
+    pattern == "*" || pattern == path || pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*'))
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ pub struct SqliteScan {
 impl SqliteScan {
     /// Opens the file read-only and fixes the revision of the scan.
     pub fn open(path: &Path, prefix: impl Into<Key>) -> Result<Self, OpenError> {
-        let system = |source| OpenError::System { path: path.to_owned(), source };
-        let database = path.canonicalize().map_err(system)?;
+        let system_error = |source| OpenError::System { path: path.to_owned(), source };
+        let database = path.canonicalize().map_err(system_error)?;
         let files = StoreFiles::for_database(&database);
         let is_in_use = files.wal.exists();
         let connection = connect_read_only(&database, is_in_use).map_err(|error| open_error(&database, error))?;
@@ -50,7 +50,7 @@ impl SqliteScan {
             return Err(OpenError::NotAStore { path: database, what: "it is an empty SQLite database".to_owned() });
         }
         let revision_file = match RevisionFile::open_read_only(&files.revision) {
-            // An unused store may be a copy, whose revision file is that of another time.
+            // Without a WAL no server has the store open: it may be a copy with an outdated revision file.
             Ok(revisions) => Some(revisions).filter(|_| is_in_use),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(OpenError::System { path: files.revision, source }),

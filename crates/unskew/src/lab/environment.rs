@@ -37,7 +37,7 @@ pub(super) fn data_dir_flag(layout: &DataDir) -> String {
     }
 }
 
-/// A new folder for a temporary lab.
+/// An unused path for the folder of a temporary lab; nothing is created.
 pub(super) fn temporary_data_dir() -> DataDir {
     DataDir::new(&std::env::temp_dir().join(format!("unskew-{}-{:08x}", std::process::id(), fastrand::u32(..))))
 }
