@@ -5,7 +5,7 @@ use crate::feature_gates::FeatureGates;
 use crate::release::Release::*;
 use crate::served_resources::ServedResources;
 
-/// Which of the named resources are served after the flag, or the refusal.
+/// The named resources that are served with the flag, or the error.
 #[track_caller]
 fn check(release: Release, flag: &str, resources: &[&str], expected: &Expect) {
     let text = match RuntimeConfig::parse(release, flag) {

@@ -41,7 +41,7 @@ fn check(group: &'static str, kind: &'static str, object: Value, expected: &Expe
     expected.assert_eq(&pairs.collect::<Vec<_>>().join(", "));
 }
 
-/// The three columns of a pod that say how it is.
+/// The columns ready, status and restarts of a pod.
 #[track_caller]
 fn check_pod(pod: &Value, expected: &str) {
     let table = build_table([pod.as_object().unwrap()], &ListMeta::default(), &options("", "Pod"));

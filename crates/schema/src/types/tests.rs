@@ -153,7 +153,7 @@ fn types_and_fields_are_sorted_and_unique() {
     }
 }
 
-/// The keys of a list must be fields of its items, or nothing can be told apart by them.
+/// The keys of a list must be fields of its items.
 #[test]
 fn list_map_keys_are_fields_of_items() {
     for home in (31..=37).flat_map(|release| built_in_types(release).all()) {
@@ -163,7 +163,7 @@ fn list_map_keys_are_fields_of_items() {
                 Some(Topology::Atomic | Topology::Granular | Topology::Set) | None => Vec::new(),
             };
             let keys = keys.into_iter().chain(field.patch_rule().and_then(|patch| patch.merge_key));
-            // Kubernetes itself says that this list of objects is told apart by the type of a condition.
+            // Kubernetes declares `type`, a field of conditions, as merge key of this list; its items do not have it.
             if home.name() == "StorageVersionMigrationList" {
                 continue;
             }
