@@ -105,7 +105,7 @@ fn runtime_config_errors_match_kube_apiserver() {
         &[],
         &expect!["unknown api groups a.example/v2,b.example/v1"],
     );
-    // Help still speaks of it, but no server takes it any more.
+    // kube-apiserver's help still mentions it, but no release accepts it.
     check(R36, "api/legacy=true", &[], &expect!["unknown api groups api/legacy"]);
     check(R36, "lifecycle.k8s.io/v1alpha1=true", &[], &expect!["unknown api groups lifecycle.k8s.io/v1alpha1"]);
     check(
