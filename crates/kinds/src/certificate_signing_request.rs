@@ -108,7 +108,7 @@ fn preserve_approval_conditions(old: &JsonObject, new: &mut JsonObject) -> Resul
     Rejection::ensure_no_errors(errors)
 }
 
-/// Refuses conditions and certificates that no write may change.
+/// Rejects conditions and certificates that no write may change.
 fn check(old: &JsonObject, new: &JsonObject) -> Result<(), Rejection> {
     Rejection::ensure_no_errors(validate_conditions(old, new))
 }

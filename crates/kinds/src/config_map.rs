@@ -20,7 +20,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
 /// The limit for the data of a config map or a secret, as in Kubernetes.
 const DATA_BYTES_MAX: usize = 1 << 20;
 
-/// Refuses data beyond the limit, and changes of an object that is marked immutable.
+/// Rejects data beyond the limit, and changes of an object that is marked immutable.
 pub(crate) fn validate_data(old: Option<&JsonObject>, new: &JsonObject) -> Result<(), Rejection> {
     let mut errors = Vec::new();
     let total_bytes: usize = ["data", "binaryData"].iter().filter_map(|part| new.get(*part)).map(data_bytes).sum();
@@ -46,7 +46,7 @@ fn data_bytes(part: &Value) -> usize {
     values.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }
 
-/// Refuses keys that cannot be file names.
+/// Rejects keys that cannot be file names.
 pub(crate) fn check_data_keys(errors: &mut Vec<FieldError>, object: &JsonObject, parts: &[&str]) {
     for part in parts {
         for key in object.get(*part).and_then(Value::as_object).into_iter().flat_map(Map::keys) {

@@ -43,7 +43,7 @@ pub(crate) static CSI_STORAGE_CAPACITY_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Refuses changes of a listed driver; with the feature gate its allocatable count may change.
+/// Rejects changes of a listed driver; with the feature gate its allocatable count may change.
 fn check_drivers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let path = "spec.drivers";
     let Some(TypeForm::List(drivers)) = update.field(path).map(|field| field.value_type().form()) else {

@@ -65,7 +65,7 @@ pub(crate) fn restore_metadata_field(old: &JsonObject, new: &mut JsonObject, fie
     set_or_remove(metadata, field, kept);
 }
 
-/// Refuses a port number out of range; named ports pass.
+/// Rejects a port number out of range; named ports pass.
 pub(crate) fn check_port(errors: &mut Vec<FieldError>, path: String, port: Option<&Value>) {
     if let Some(number) = port.and_then(Value::as_i64).filter(|number| !(1..=65535).contains(number)) {
         errors.push(FieldError::invalid(path, number, "must be between 1 and 65535, inclusive"));

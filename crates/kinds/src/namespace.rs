@@ -90,7 +90,7 @@ fn mark_terminating(removed: &JsonObject, stored: &JsonObject, now: Time) -> Del
     DeleteOutcome::Mark(marked)
 }
 
-/// Refuses finalizers without a domain that Kubernetes does not know.
+/// Rejects finalizers without a domain that Kubernetes does not know.
 fn check_finalizers(new: &JsonObject) -> Result<(), Rejection> {
     let finalizers = new.get("spec").and_then(|spec| spec.get("finalizers")).and_then(Value::as_array);
     let mut errors = Vec::new();
@@ -109,7 +109,7 @@ fn check_finalizers(new: &JsonObject) -> Result<(), Rejection> {
     Rejection::ensure_no_errors(errors)
 }
 
-/// Refuses a phase that contradicts the metadata.
+/// Rejects a phase that contradicts the metadata.
 fn check_phase(new: &JsonObject) -> Result<(), Rejection> {
     let is_deleted = new.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
     let phase = new.get("status").and_then(|status| status.get("phase")).and_then(Value::as_str).unwrap_or_default();
@@ -132,7 +132,7 @@ fn is_finalized(object: &JsonObject) -> bool {
         && is_empty("metadata")
 }
 
-/// Refuses to delete the namespaces of the control plane.
+/// Rejects to delete the namespaces of the control plane.
 fn check_deletable(name: &str) -> Result<(), Rejection> {
     if UNDELETABLE_NAMESPACES.contains(&name) {
         return Err(Rejection::Forbidden("this namespace may not be deleted".to_owned()));

@@ -163,6 +163,6 @@ mod tests {
         assert_eq!(new["status"], json!({"phase": "Running", "qosClass": "Burstable"}));
         new["status"]["qosClass"] = json!("Guaranteed");
         prepare_status_update(&old, &mut new, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
-        assert_eq!(new["status"]["qosClass"], "Guaranteed", "left for the rules to refuse");
+        assert_eq!(new["status"]["qosClass"], "Guaranteed", "update validation rejects it");
     }
 }

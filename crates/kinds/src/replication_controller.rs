@@ -35,7 +35,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Refuses negative replicas, and a template that the selector, a plain map of labels, does not match.
+/// Rejects negative replicas, and a template that the selector, a plain map of labels, does not match.
 fn validate(errors: &mut Vec<FieldError>, object: &JsonObject) {
     let Some(spec) = object.get("spec") else { return };
     check_replicas(errors, spec);

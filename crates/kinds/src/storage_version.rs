@@ -39,7 +39,7 @@ fn prepare_for_create(object: &mut JsonObject) -> Result<(), Rejection> {
     Rejection::ensure_no_errors(errors)
 }
 
-/// Refuses an invalid status.
+/// Rejects an invalid status.
 fn validate_status(object: &JsonObject) -> Result<(), Rejection> {
     let status = object.get("status").cloned().unwrap_or_default();
     let status: Option<StorageVersionStatus> =

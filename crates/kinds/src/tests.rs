@@ -1,4 +1,4 @@
-//! What every kind goes through, over the real table of kinds.
+//! Tests over all kinds of the table.
 
 mod conversions;
 mod selectable_fields;

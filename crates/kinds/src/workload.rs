@@ -59,7 +59,7 @@ pub(crate) fn check_replicas(errors: &mut Vec<FieldError>, spec: &Value) {
     }
 }
 
-/// Refuses a pod template whose labels the selector does not match.
+/// Rejects a pod template whose labels the selector does not match.
 pub(crate) fn check_template(errors: &mut Vec<FieldError>, spec: &Value, selector: &Value) {
     let template = spec.get("template");
     let labels = template.and_then(|template| template.get("metadata")?.get("labels"));

@@ -1,9 +1,8 @@
-//! A walk through an object along its type: a strategic merge patch follows it, and so does the code that keeps fields which
-//! another release has stored.
+//! A cursor through an object and its schema, for strategic merge patches and for preserving fields of other releases.
 
 use crate::types::{PatchRule, StructType, TypeForm, ValueType};
 
-/// A place in an object: a type with fields, a map, or a place that has no schema.
+/// A position in an object: a struct, a map, or a value without schema.
 #[derive(Clone, Copy, Debug)]
 pub struct SchemaCursor<'t>(CursorPosition<'t>);
 
@@ -21,8 +20,7 @@ impl<'t> SchemaCursor<'t> {
         Self(CursorPosition::Struct(kind))
     }
 
-    /// How a strategic merge patch treats a field, and the place inside of it; `None` for a field that the type does not have.
-    /// A map has every field.
+    /// Patch rule of a field and the position of its value; `None` for an unknown field. A map has every field.
     pub fn field(self, name: &str) -> Option<(PatchRule<'t>, Self)> {
         let field = match self.0 {
             CursorPosition::Struct(kind) => kind.field(name)?,
@@ -32,17 +30,17 @@ impl<'t> SchemaCursor<'t> {
         Some((field.patch_rule().unwrap_or_default(), Self::inside(field.value_type())))
     }
 
-    /// Like [`Self::field`], with the usual rule and no schema for an unknown field.
+    /// Like [`Self::field`], with the default rule and no schema for an unknown field.
     pub fn field_or_default(self, name: &str) -> (PatchRule<'t>, Self) {
         self.field(name).unwrap_or((PatchRule::default(), Self(CursorPosition::Untyped)))
     }
 
-    /// Whether this place has a schema.
+    /// True if the position has a schema.
     pub fn is_typed(self) -> bool {
         !matches!(self.0, CursorPosition::Untyped)
     }
 
-    /// The place of an object in a value of this type, or of the items of a list.
+    /// The position of a value of this type, or of the items of a list.
     fn inside(value_type: ValueType<'t>) -> Self {
         match value_type.form() {
             TypeForm::Struct(inner) => Self::new(inner),

@@ -1,11 +1,11 @@
-//! The model of types behind the kinds of an API: fields, value forms, how lists and maps merge.
+//! Model of API types: fields, value types, merge rules of lists and maps.
 //!
-//! Pure, and without knowledge of any kind: a [`TypeTable`] comes in as text, and every function works on the [`StructType`]
-//! that the caller looked up in it. A table spans several releases; [`Types`] is one release of it.
+//! The crate is pure and defines no kind: a [`TypeTable`] is parsed from text, and every function works on a
+//! [`StructType`] from it. A table spans several releases; [`Types`] is one release of it.
 //!
-//! A body goes through [`check_types`], [`normalize()`] and, if it is new, [`drop_unknown_fields`]. [`semantic_equality`]
-//! compares two objects as Go would, [`SchemaCursor`] guides patches, [`protobuf`] decodes bodies, and [`openapi`] describes
-//! types and operations to clients.
+//! A request body passes through [`check_types`], [`normalize()`] and, for a new object, [`drop_unknown_fields`].
+//! [`semantic_equality`] compares two objects as Go does, [`SchemaCursor`] guides patches, [`protobuf`] decodes bodies,
+//! and [`openapi`] generates OpenAPI documents.
 
 mod cursor;
 pub mod normalize;
@@ -24,7 +24,7 @@ pub use table::TypeTable;
 pub use type_check::{TypeMismatchError, cannot_be_handled_message, check_types, strict_decoding_error};
 pub use types::{ListMapKeys, PatchRule, SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType};
 
-/// The table of built-in types, which the tests of the model run over.
+/// The table of built-in types, for tests.
 #[cfg(test)]
 pub(crate) fn built_in_types(minor: u8) -> Types<'static> {
     use std::sync::LazyLock;

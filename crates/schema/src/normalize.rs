@@ -1,8 +1,8 @@
-//! Values as Kubernetes writes them after it has read them.
+//! Normalization of values as by Go's decoding and encoding.
 //!
-//! Reading into Go's types and writing again changes a few things that a client can see: nulls go, times are in UTC,
-//! quantities become canonical. Unknown fields go too, unless the object is already stored with them: that is for the
-//! caller to know, so it is a function of its own.
+//! Decoding into Go's types and encoding again has visible effects: nulls are dropped, times are in UTC, quantities are
+//! canonical. Unknown fields are dropped too, but a stored object must keep them; so that is a separate function for
+//! callers.
 
 use api::time::{MicroTime, Time};
 use serde_json::{Map, Value};
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use crate::quantity::Quantity;
 use crate::{SpecialType, StructType, TypeForm, ValueType};
 
-/// Settles the fields that the type has; others stay as they are. The body must have passed [`crate::check_types`]: what has a
-/// wrong type stays as it is.
+/// Normalizes known fields; unknown fields stay unchanged. The body must have passed [`crate::check_types`]; values of
+/// wrong types stay unchanged.
 pub fn normalize(body: &mut Map<String, Value>, kind: StructType<'_>) {
     body.retain(|name, value| !value.is_null() || kind.field(name).is_none());
     for (name, value) in body {
@@ -43,7 +43,7 @@ fn normalize_value(value: &mut Value, shape: ValueType<'_>) {
     }
 }
 
-/// Null in a list or a map becomes the empty value of its type, because an item cannot be dropped.
+/// Replaces null in a list or a map by the zero value of its type, because an item cannot be dropped.
 fn normalize_item(item: &mut Value, shape: ValueType<'_>) {
     if item.is_null() {
         *item = match shape.form() {

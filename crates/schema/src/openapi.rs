@@ -1,7 +1,7 @@
-//! OpenAPI documents: types and fields without prose, and the operations on each path.
+//! OpenAPI documents: types and fields without descriptions, and the operations on each path.
 //!
-//! The same [`ApiDescription`] becomes an OpenAPI 3.0 document, a Swagger 2.0 document, and that in protobuf. Clients use them to
-//! explain types, to prepare patches, and to see that a server validates fields itself.
+//! An [`ApiDescription`] is encoded as OpenAPI 3.0, as Swagger 2.0, and as Swagger 2.0 in protobuf. Clients use them to
+//! explain types, to prepare patches, and to detect server-side field validation.
 
 mod operation;
 pub mod protobuf;
@@ -18,7 +18,7 @@ use types::Dialect;
 
 pub use operation::{OpenApiOperation, OperationAction};
 
-/// The operations of some resources, and the types that they name.
+/// Operations of some resources, and the types they refer to.
 #[derive(Clone, Copy)]
 pub struct ApiDescription<'a> {
     /// The types of the release.
@@ -31,7 +31,7 @@ pub struct ApiDescription<'a> {
     pub group_versions: &'a [(&'a str, &'a str)],
 }
 
-/// A finished document.
+/// An encoded document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenApiDocument {
     /// The encoded document.
@@ -95,7 +95,7 @@ impl<'a> ApiDescription<'a> {
         push_object(body, self.operations.iter().map(item));
     }
 
-    /// Every type that the operations name, and every type that those are made of.
+    /// Every type that the operations refer to, directly or through other types.
     fn definitions(self, dialect: Dialect) -> impl Iterator<Item = (String, Value)> {
         let named = self.operations.values().flatten().flat_map(move |operation| operation.definitions(self.types));
         types::reachable_definitions(self.types, named).into_iter().map(move |name| {
@@ -123,7 +123,7 @@ fn security_definitions() -> Value {
     }})
 }
 
-/// Writes an object member by member: a whole document as values would take ten times its bytes.
+/// Writes an object member by member: a whole document as `Value` would take ten times the memory.
 fn push_object<N: AsRef<str>>(body: &mut String, members: impl Iterator<Item = (N, Value)>) {
     body.push('{');
     for (position, (name, value)) in members.enumerate() {

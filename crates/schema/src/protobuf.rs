@@ -1,9 +1,9 @@
 //! Decodes bodies in Kubernetes' protobuf encoding into the JSON that the same client would have sent.
 //!
-//! The envelope names the kind and the table of types gives every field its number; no kind has code of its own. Fields of a
-//! newer release that this release does not know are skipped, as in Kubernetes: protobuf does not name its fields.
-//! Nothing in a body makes this panic, nest deeper than [`DEPTH_MAX`], hold more than [`OBJECTS_MAX`] or allocate by a length
-//! that the body does not have.
+//! The envelope names the kind, and the table of types has the number of every field; no kind needs code of its own.
+//! Fields of a newer release are skipped, as in Kubernetes: protobuf does not carry field names. No body can cause a
+//! panic, a nesting deeper than [`DEPTH_MAX`], more than [`OBJECTS_MAX`] objects, or an allocation by a declared length
+//! that exceeds the body.
 
 mod message;
 mod special;
@@ -20,46 +20,46 @@ pub use wire::WireError;
 /// The nesting limit of objects and lists, the same as for JSON bodies.
 pub const DEPTH_MAX: usize = 100;
 
-/// How many objects one body may hold: some more than JSON has room for in the largest body that servers take, 3 MiB. An
-/// object takes far more memory than the two bytes that it may have here.
+/// Limit of objects in one body: somewhat more than fit into the largest JSON body, 3 MiB. In protobuf an object may
+/// take two bytes, far less than its memory.
 pub const OBJECTS_MAX: usize = 1 << 18;
 
 /// The prefix of every body.
 const PROTOBUF_PREFIX: &[u8] = b"k8s\0";
 
-/// The type of the options of a delete request, which every group has under its own name.
+/// The type of delete options, which every group registers as a kind of its own.
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
-/// Why a body cannot be read.
+/// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    /// There is nothing in it.
+    /// The body is empty.
     #[error("empty body")]
     Empty,
-    /// It is something else.
+    /// The body lacks the protobuf prefix.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NoPrefix,
-    /// The part that names the kind is broken.
+    /// The envelope, which names the kind, is malformed.
     #[error("the protobuf envelope cannot be read: {0}")]
     Envelope(#[source] WireError),
-    /// It names a kind that this release does not have.
+    /// The release does not have the kind.
     #[error("no kind {:?} is registered for version {:?}", .0.kind, .0.group_version().to_string())]
     UnknownKind(GroupVersionKind),
-    /// The object of a known kind is broken.
+    /// The object of a known kind is malformed.
     #[error("{}{error}", path_prefix(.path))]
     Message {
-        /// The kind that it was read as.
+        /// The kind it was decoded as.
         kind: GroupVersionKind,
-        /// The fields on the way to the fault; empty if it is not in a field.
+        /// Path of the malformed field; empty if the error is outside of a field.
         path: String,
-        /// What is wrong there.
+        /// The error at this path.
         #[source]
         error: WireError,
     },
 }
 
 impl ProtobufError {
-    /// The kind that the body says it is; `None` if it could not be told.
+    /// The kind that the body names; `None` if it could not be decoded.
     pub fn kind(&self) -> Option<GroupVersionKind<&str>> {
         match self {
             Self::UnknownKind(kind) | Self::Message { kind, .. } => Some(kind.borrowed()),
@@ -72,8 +72,8 @@ fn path_prefix(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!("{path}: ") }
 }
 
-/// Reads a body. What the envelope leaves out of the kind is as expected; that it is the expected kind is for the caller to
-/// check, since the object says what it is.
+/// Decodes a body. Parts of the kind that the envelope omits are taken from `expected`. The result has `kind` and
+/// `apiVersion`, for the caller to compare with the expected ones.
 pub fn decode(
     body: &[u8],
     types: Types<'_>,
@@ -120,7 +120,7 @@ impl<'a> UnknownEnvelope<'a> {
         Ok(envelope)
     }
 
-    /// A version that cannot be read is one that no kind has.
+    /// A malformed `apiVersion` is treated as a version without kinds.
     fn kind_or(&self, expected: GroupVersionKind<&'a str>) -> GroupVersionKind<&'a str> {
         let own = GroupVersion::parse(self.api_version);
         let own = own.unwrap_or(GroupVersion { group: "", version: self.api_version });

@@ -1,17 +1,17 @@
-//! Quantities such as `100m` and `1Gi`: read as Kubernetes reads them, and written in its canonical form.
+//! Quantities such as `100m` and `1Gi`: parsing and canonical form as in Kubernetes.
 //!
-//! Kubernetes keeps a text that is canonical at a glance and rewrites every other: `0.5` as `500m`, `1024Mi` as `1Gi`,
-//! the number 2 as `"2"`, but `1.500` as it is.
+//! Kubernetes keeps text that its fast path considers canonical and rewrites any other: `0.5` as `500m`, `1024Mi` as
+//! `1Gi`, the number 2 as `"2"`, but `1.500` unchanged.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// A quantity that could be read.
+/// A parsed quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quantity(String);
 
-/// Why a value is no quantity, in Kubernetes' words.
+/// Why a value is not a quantity, with Kubernetes' message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum QuantityError {
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
@@ -22,24 +22,24 @@ pub(crate) enum QuantityError {
     Suffix,
 }
 
-/// Decimal digits that surely fit 64 bits.
+/// Decimal digits that always fit into 64 bits.
 const DIGITS_MAX: usize = 18;
 /// The smallest unit is a billionth; less is rounded up to it.
 const NANO: i64 = -9;
-/// What a quantity with a binary unit is cut off at.
+/// Upper limit of a quantity with a binary unit; larger values are capped.
 const BINARY_MAX: u128 = i64::MAX as u128;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum QuantityUnit {
     /// `k`, `m`: a power of ten.
     Decimal(i64),
-    /// `e3`: the same, written otherwise.
+    /// `e3`: a power of ten as exponent.
     Exponent(i64),
     /// `Ki`: a power of two.
     Binary(u32),
 }
 
-/// A text taken apart: `-1.50Ki` is negative, `1`, `50`, 2^10.
+/// Parts of a text: `-1.50Ki` is negative, `1`, `50`, 2^10.
 struct QuantityParts<'a> {
     is_negative: bool,
     whole: &'a str,
@@ -47,14 +47,14 @@ struct QuantityParts<'a> {
     unit: QuantityUnit,
 }
 
-/// Compares two values as amounts; `None` if one is no quantity.
+/// Compares two values as amounts; `None` if one is not a quantity.
 pub fn compare_quantities(left: &Value, right: &Value) -> Option<Ordering> {
     let [left, right] = [left, right].map(|value| Quantity::from_value(value).ok()?.to_nano_units());
     Some(left?.cmp(&right?))
 }
 
 impl Quantity {
-    /// Reads text or a number; anything else is read as its JSON text, which is never a quantity. Null is zero.
+    /// Parses a string or a number; null is zero. Other values are errors.
     pub(crate) fn from_value(value: &Value) -> Result<Self, QuantityError> {
         match value {
             Value::Null => Ok(Self("0".to_owned())),
@@ -69,7 +69,7 @@ impl Quantity {
         self.0
     }
 
-    /// The amount in the smallest unit, cut off where 128 bits end.
+    /// The amount in billionths, capped at 128 bits.
     fn to_nano_units(&self) -> Option<i128> {
         let parts = QuantityParts::parse(&self.0).ok()?;
         let digits = format!("{}{}", parts.whole, parts.fraction);
@@ -253,10 +253,11 @@ enum Amount {
     Billionths(u128),
 }
 
-/// `digits` with a point before the last `places`, times a power of two, rounded up to a billionth and cut off at the limit.
+/// `digits` with a point before the last `places`, times a power of two, rounded up to a billionth and cut off at the
+/// limit.
 fn scale_binary(digits: &str, places: usize, exponent: u32) -> Amount {
     let limit = Amount::Whole(BINARY_MAX);
-    // More digits than this say nothing about billionths that the product can hold.
+    // Further digits do not affect the billionths of the product.
     let places_kept = places.min(DIGITS_MAX);
     let dropped = places - places_kept;
     let kept = &digits[..digits.len().saturating_sub(dropped)];

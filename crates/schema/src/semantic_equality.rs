@@ -1,15 +1,15 @@
-//! Whether two values mean the same to Kubernetes, which compares what Go has read and not what was written.
+//! Semantic equality of values as in Kubernetes, which compares decoded Go values instead of JSON.
 //!
-//! A field that is not there and one with the empty value of its type are the same, unless Go can tell them apart: then the
-//! field is a pointer. Empty lists, maps and objects always count as nothing; of objects the table does not say which are
-//! pointers, and to take one for nothing lets a change pass that changes little.
+//! An absent field equals one with the zero value of its type, unless the field is a pointer in Go. Empty lists, maps
+//! and objects always equal absent ones: the table does not record which objects are pointers, and treating one as
+//! absent allows only insignificant changes.
 
 use serde_json::{Map, Value};
 
 use crate::quantity::Quantity;
 use crate::{SpecialType, StructField, StructType, TypeForm, ValueType};
 
-/// Whether two values of a field are the same; `None` if it is not there.
+/// True if two values of a field are semantically equal; `None` is an absent field.
 pub fn is_field_equal(field: StructField<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
     let given = |value: Option<&Value>| value.is_some_and(|value| !is_semantically_empty(field, value));
     match (old, new) {
@@ -18,7 +18,7 @@ pub fn is_field_equal(field: StructField<'_>, old: Option<&Value>, new: Option<&
     }
 }
 
-/// Whether two objects of a type are the same.
+/// True if two objects of a type are semantically equal.
 pub fn is_object_equal(kind: StructType<'_>, old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
     let names = old.keys().chain(new.keys());
     names.into_iter().all(|name| match kind.field(name) {
@@ -27,7 +27,7 @@ pub fn is_object_equal(kind: StructType<'_>, old: &Map<String, Value>, new: &Map
     })
 }
 
-/// Whether a value means the same as its absence.
+/// True if a value is semantically equal to its absence.
 pub fn is_semantically_empty(field: StructField<'_>, value: &Value) -> bool {
     match (value, field.value_type().form()) {
         (Value::Null, _) => true,

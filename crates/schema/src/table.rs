@@ -1,7 +1,7 @@
-//! A table of types in memory: the rows point into its text.
+//! The parsed table of types; its rows borrow from the text.
 //!
-//! The first lines of the text describe its form. The text is part of the program, so a line that cannot be read is a defect
-//! of the program and panics.
+//! The first lines of the text describe its format. The text is embedded in the program, so a malformed line is a bug
+//! and panics.
 
 mod value_type;
 
@@ -110,7 +110,7 @@ impl TypeTable {
         &self.fields[owner.fields.clone()]
     }
 
-    /// Reads the text of a table, whose first lines describe its form.
+    /// Parses the text of a table. Panics on a malformed line.
     pub fn parse(text: &'static str) -> Self {
         let mut table = Self { packages: Vec::new(), types: Vec::new(), fields: Vec::new() };
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', ' '])) {
@@ -178,7 +178,7 @@ struct FieldOwner {
     releases: ReleaseMask,
 }
 
-/// Reads the fields of one type.
+/// Parses the fields of one type.
 struct FieldsReader<'a> {
     table: &'a mut TypeTable,
     positions: &'a TypePositions,
@@ -197,7 +197,7 @@ impl FieldsReader<'_> {
         self.parse_field("kind - string");
         if word == Some("list") {
             self.parse_field("metadata 1 meta.v1.ListMeta");
-            let listed = words.nth(2).expect("a list says of what");
+            let listed = words.nth(2).expect("a list has an item type");
             let items = self.resolve(listed);
             let shape = ValueTypeRow::unnamed(TypeWord::List(Box::new(ValueTypeRow::unnamed(items))));
             self.push_field("items!", "2", shape, &[]);

@@ -1,10 +1,10 @@
-//! Whether a body has the types of its kind, in the words of Kubernetes' decoder.
+//! Type check of a body against its kind, with the messages of Kubernetes' decoder.
 //!
-//! A body of wrong types must never be stored, whatever the request says: a server that reads it into Go's types could not
-//! even list the kind any more. Unknown fields are another matter: they are named, and the request says whether that is an
-//! error, a warning or nothing.
+//! A body with wrong types must never be stored, regardless of `fieldValidation`: a server that decodes it into Go's
+//! types could no longer list the kind. Unknown fields are returned instead; `fieldValidation` decides whether they are
+//! errors, warnings or ignored.
 //!
-//! Of several wrong types the first by name is reported, where Go reports the first in the body.
+//! Of several wrong types the first by field name is reported; Go reports the first in the body.
 
 mod base64;
 mod time;
@@ -20,39 +20,39 @@ use crate::{SpecialType, StructType, TypeForm, ValueType};
 /// The limit of reported unknown fields, as in Kubernetes.
 const REPORTED_UNKNOWN_FIELDS_MAX: usize = 100;
 
-/// Why Go's decoder would not take a body. Kubernetes answers 400 with it, behind [`cannot_be_handled_message`].
+/// Why Go's decoder rejects a body; the reason in [`cannot_be_handled_message`] of a 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TypeMismatchError(String);
 
-/// Refuses a body with a wrong type; else names the fields that the type does not have, each as a warning or a part of a
-/// [`strict_decoding_error`]: `unknown field "spec.foo"`.
+/// Rejects a body with a wrong type; else returns the unknown fields as texts such as `unknown field "spec.foo"`, for
+/// warnings or a [`strict_decoding_error`].
 pub fn check_types(body: &Map<String, Value>, kind: StructType<'_>) -> Result<Vec<String>, TypeMismatchError> {
     let mut walk = TypeChecker { kind, fields: Vec::new(), path: String::new(), unknown: Vec::new(), is_opaque: false };
     walk.check_fields(body, kind)?;
     Ok(walk.unknown)
 }
 
-/// What `fieldValidation=Strict` says to unknown and duplicate fields. `None` if there are none.
+/// Message of `fieldValidation=Strict` for unknown and duplicate fields. `None` if there are none.
 pub fn strict_decoding_error(errors: &[String]) -> Option<String> {
     (!errors.is_empty()).then(|| format!("strict decoding error: {}", errors.join(", ")))
 }
 
-/// How the message of a 400 begins, if a body was recognized as its kind and could not be read.
+/// Message of a 400 for a body of a known kind that cannot be decoded.
 pub fn cannot_be_handled_message(kind: GroupVersionKind<&str>, reason: &str) -> String {
     format!("{} in version {:?} cannot be handled as a {}: {reason}", kind.kind, kind.version, kind.kind)
 }
 
 /// The position in the body, and the unknown fields so far.
 struct TypeChecker<'t> {
-    /// The innermost type whose field we are in; Go names it in every message.
+    /// The innermost enclosing struct type; Go names it in every message.
     kind: StructType<'t>,
-    /// The names of fields on the way, without indices and keys.
+    /// Path of field names, without indices and map keys.
     fields: Vec<&'t str>,
-    /// The same with them: `spec.containers[0].name`.
+    /// Path with indices and map keys: `spec.containers[0].name`.
     path: String,
     unknown: Vec<String>,
-    /// Inside of a type that reads itself: messages stay at its field, and unknown fields are dropped silently.
+    /// Inside of a type with custom decoding: messages name its field, and unknown fields are dropped silently.
     is_opaque: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'t> TypeChecker<'t> {
         Ok(())
     }
 
-    /// Null is no value, for every type.
+    /// Null is valid for every type and means absent.
     fn check_value(&mut self, value: &Value, shape: ValueType<'t>) -> Result<(), TypeMismatchError> {
         match (shape.form(), value) {
             (_, Value::Null)
@@ -143,7 +143,7 @@ impl<'t> TypeChecker<'t> {
                 self.check_nested_schema(value, special)
             }
             (SpecialType::SchemaOrBool, _) => Err(TypeMismatchError("boolean or JSON schema expected".to_owned())),
-            // Go reads anything else as nothing at all.
+            // Go decodes anything else as absent.
             (SpecialType::SchemaOrArray | SpecialType::SchemaOrStrings, _) => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
-//! Types with fields, and the forms of their values.
+//! Struct types, their fields, and value types.
 //!
-//! [`Types::for_kind`] is where to begin; everything reached from it is of the same table and release.
+//! The entry point is [`Types::for_kind`]; everything reached from it belongs to the same table and release.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ pub enum TypeForm<'t> {
     Struct(StructType<'t>),
 }
 
-/// Types that are neither plain values nor made of fields: in Go each of them reads JSON by its own rules.
+/// Types with custom JSON encoding in Go, neither scalars nor structs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialType {
     /// A number with a unit, `100m`: text, or a number.
@@ -76,7 +76,7 @@ pub enum SpecialType {
     MicroTime,
     /// Any JSON, kept as it is.
     Raw,
-    /// Any JSON: who manages which fields.
+    /// Any JSON: the field set of a managed fields entry.
     Fields,
     /// Any JSON: a default, an example, a value of an enumeration.
     Json,
@@ -90,20 +90,20 @@ pub enum SpecialType {
     SchemaOrStrings,
 }
 
-/// How two versions of a list or a map merge.
+/// Merge behaviour of a list or a map in server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology<'t> {
-    /// As a whole.
+    /// Replaced as a whole.
     Atomic,
     /// Field by field: the usual way for maps.
     Granular,
     /// A list without duplicates, item by item.
     Set,
-    /// A list of objects which these fields tell apart.
+    /// A list of objects identified by these fields.
     Map(ListMapKeys<'t>),
 }
 
-/// The fields that tell the items of a list apart; never empty.
+/// The fields that identify the items of a list; never empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ListMapKeys<'t>(pub(crate) &'t str);
 
@@ -114,11 +114,11 @@ pub struct PatchRule<'t> {
     pub merges_lists: bool,
     /// Objects are replaced, not merged.
     pub replaces_objects: bool,
-    /// The patch may say which fields stay, and all others go.
+    /// The patch may list the fields to retain; all others are removed.
     pub retains_keys: bool,
-    /// The field that tells the items of a merged list apart; `None` for plain values.
+    /// Merge key of a list of objects; `None` for lists of scalars.
     pub merge_key: Option<&'t str>,
-    /// As Kubernetes writes it: `merge,retainKeys`.
+    /// In Kubernetes' notation: `merge,retainKeys`.
     pub strategy: &'t str,
 }
 
@@ -160,14 +160,14 @@ impl<'t> StructType<'t> {
         self.types.table.packages[self.row.package].name
     }
 
-    /// The kind that objects of this type say they are; `None` for a part of other types.
+    /// The kind of objects of this type; `None` if it only occurs inside of other types.
     pub fn kind(self) -> Option<GroupVersionKind<&'t str>> {
         let package = &self.types.table.packages[self.row.package];
         let kind = GroupVersionKind { group: package.group, version: package.version, kind: self.row.name };
         self.row.is_kind.then_some(kind)
     }
 
-    /// How two versions of it become one, if that is said.
+    /// Merge behaviour of the type, if declared.
     pub fn topology(self) -> Option<Topology<'t>> {
         self.row.topology
     }
@@ -201,22 +201,22 @@ impl<'t> StructField<'t> {
         self.row.name
     }
 
-    /// Whether it must be given.
+    /// True if the field is required.
     pub fn is_required(self) -> bool {
         self.row.is_required
     }
 
-    /// What its value looks like.
+    /// Type of the value.
     pub fn value_type(self) -> ValueType<'t> {
         ValueType { row: &self.row.shape, owner: self.owner }
     }
 
-    /// How two values of it become one, if that is said.
+    /// Merge behaviour of the field, if declared.
     pub fn topology(self) -> Option<Topology<'t>> {
         self.row.topology
     }
 
-    /// How a strategic merge patch treats it, if not in the usual way.
+    /// Strategic merge patch rule; `None` for the default.
     pub fn patch_rule(self) -> Option<PatchRule<'t>> {
         self.row.patch
     }
@@ -226,19 +226,19 @@ impl<'t> StructField<'t> {
         self.row.default
     }
 
-    /// The numbers of the protobuf field, the outer message's first; more than one where JSON has a message inline, none
-    /// for what protobuf does not carry.
+    /// Protobuf field numbers, the outermost message's first: more than one where JSON inlines a message, none if
+    /// protobuf lacks the field.
     pub fn protobuf_numbers(self) -> impl Iterator<Item = u32> {
         self.row.number.trim_end_matches('*').split('.').filter_map(|number| number.parse().ok())
     }
 
-    /// Whether JSON has the field even if its value is zero: it is required, or a pointer in Go. Protobuf carries the zeros of
-    /// all others too, which mean that nothing was given.
+    /// True if JSON includes the field even if zero: it is required, or a pointer in Go. For other fields a zero in
+    /// protobuf means absent.
     pub fn is_written_when_zero(self) -> bool {
         self.row.is_required || self.is_pointer()
     }
 
-    /// Whether it is a pointer in Go, which tells nothing and an empty value apart.
+    /// True if the field is a pointer in Go, which distinguishes absent from zero.
     pub fn is_pointer(self) -> bool {
         self.row.number.ends_with('*')
     }
@@ -292,7 +292,7 @@ impl<'t> ValueType<'t> {
 }
 
 impl SpecialType {
-    /// Every one.
+    /// Every special type.
     pub const ALL: [Self; 11] = [
         Self::Quantity,
         Self::IntOrString,

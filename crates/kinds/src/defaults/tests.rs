@@ -23,7 +23,7 @@ fn with_defaults(release: Release, flags: &str, body: Value) -> Value {
     Value::Object(body)
 }
 
-/// What is added to a body at 1.36 without flags, one line per place.
+/// Defaults added to a body in 1.36 without flags, one field per line.
 #[track_caller]
 fn check_added(body: &Value, expected: &Expect) {
     expected.assert_eq(&added_fields("", body, &with_defaults(Release::R36, "", body.clone())));

@@ -5,7 +5,7 @@ use super::*;
 use crate::groups::GROUPS;
 use crate::release::Release::*;
 
-/// The named gates after the flag, or the refusal.
+/// State of the named gates with the flag, or the error.
 #[track_caller]
 fn check(release: Release, flag: &str, names: &[&str], expected: &Expect) {
     let text = match FeatureGates::parse(release, flag) {

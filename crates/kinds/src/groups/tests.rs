@@ -3,7 +3,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::kind::StabilityLevel;
 
-/// A kind as a newcomer would ask for it: per release the versions served, and the one stored.
+/// Served versions and storage version of a kind, per release.
 #[track_caller]
 fn check(group: &str, resource: &str, expected: &Expect) {
     let kind = find_kind(group, resource).unwrap();
@@ -107,7 +107,7 @@ fn storage_version_is_decodable_in_every_release() {
     }
 }
 
-/// Servers of neighbouring releases run side by side during an upgrade, and the older must read what the newer writes.
+/// During an upgrade, servers of adjacent releases share the storage, so the older must decode what the newer writes.
 #[test]
 fn previous_release_decodes_storage_version() {
     let mut unreadable = Vec::new();
@@ -119,7 +119,7 @@ fn previous_release_decodes_storage_version() {
             }
         }
     }
-    // All of them were off by default when it happened: an operator who had turned them on loses them on the way back.
+    // These versions were disabled by default; a downgrade loses their objects only if an operator had enabled them.
     expect![[r#"
         clustertrustbundles 1.33 v1beta1
         podcertificaterequests 1.35 v1beta1
@@ -181,7 +181,7 @@ fn may_be_built_in_covers_every_release() {
     assert!(may_be_built_in("", "v1", "pods"));
     assert!(may_be_built_in("flowcontrol.apiserver.k8s.io", "v1beta3", "flowschemas"));
     assert!(may_be_built_in("lifecycle.k8s.io", "v1alpha1", "evictions"));
-    // Read from storage, never served.
+    // Decoded from storage, never served.
     assert!(!may_be_built_in("apps", "v1beta1", "deployments"));
     assert!(!may_be_built_in("apps", "v1", "pods"));
     assert!(!may_be_built_in("example.com", "v1", "widgets"));

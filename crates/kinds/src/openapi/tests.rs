@@ -201,7 +201,7 @@ fn swagger_document_uses_v2_dialect() {
     );
 }
 
-/// kubectl takes a server for one that validates fields if the patch operation of a kind has this parameter.
+/// kubectl relies on server-side field validation if the patch operation of a kind has this parameter.
 #[test]
 fn every_patch_operation_lists_field_validation_and_dry_run() {
     let documents = everything(Release::NEWEST);
@@ -246,7 +246,7 @@ fn check_references(document: &Value, place: &str) {
     assert!(count > 10, "{place} has only {count} references");
 }
 
-/// The fields of a protobuf message that have a length.
+/// The length-delimited fields of a protobuf message.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;

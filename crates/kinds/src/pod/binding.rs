@@ -6,7 +6,7 @@ use api::time::Time;
 use object::unstructured::{nested_object_mut, text};
 use serde_json::json;
 
-/// Refuses a binding to anything but a node.
+/// Rejects a binding to anything but a node.
 pub fn validate_binding(binding: &JsonObject) -> Result<(), FieldError> {
     let target = |name: &str| binding.get("target").and_then(|target| target.get(name)?.as_str()).unwrap_or_default();
     match (target("kind"), target("name")) {

@@ -17,7 +17,7 @@ use crate::release::Release;
 use crate::update_validation::unified_diff::unified_diff;
 use crate::update_validation::{ObjectUpdate, copy_or_remove};
 
-/// The path of a refusal without a field, as Kubernetes prints it.
+/// Path of an error without a field, as Kubernetes prints it.
 const NO_PATH: &str = "[]";
 
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -65,7 +65,7 @@ pub(crate) fn check_resize(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     faults
 }
 
-/// Refuses pods that can never be resized.
+/// Rejects pods that can never be resized.
 fn check_pod_is_resizable(update: ObjectUpdate<'_>) -> Option<FieldError> {
     let annotations = update.old_value("metadata.annotations");
     let detail = if update.gates.release() < Release::R35 && has_pod_level_resources(update) {
@@ -168,7 +168,7 @@ fn check_removed_resources(update: ObjectUpdate<'_>, list: &str) -> Vec<FieldErr
     faults
 }
 
-/// Only 1.33 refuses to lower a memory limit without a restart.
+/// Only 1.33 rejects a lower memory limit without a restart.
 fn check_lowered_memory(old: &Value, new: &Value, path: &str) -> Option<FieldError> {
     let policies = list_items(new.get("resizePolicy"));
     let policy = policies.iter().find(|policy| policy.get("resourceName").is_some_and(|name| name == "memory"));
@@ -227,7 +227,7 @@ fn check_init_containers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     faults
 }
 
-/// Refuses changes of anything but cpu and memory. From 1.33 on the other checks refuse most of it first, in better
+/// Rejects changes of anything but cpu and memory. From 1.33 on the other checks refuse most of it first, in better
 /// words.
 fn check_other_fields(update: ObjectUpdate<'_>) -> Option<FieldError> {
     let mut allowed = update.new_value("spec").and_then(Value::as_object).cloned().unwrap_or_default();

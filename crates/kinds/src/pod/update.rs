@@ -10,7 +10,7 @@ use crate::release::Release;
 use crate::update_validation::unified_diff::unified_diff;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove};
 
-/// The mutable fields, as refusals list them.
+/// The mutable fields, as listed in error messages.
 const MUTABLE_FIELDS: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
      `spec.tolerations` (only additions to existing tolerations),\
      `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";

@@ -1,4 +1,4 @@
-//! Values of a pod, or of a pod template, that Kubernetes refuses.
+//! Validation of pods and pod templates.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -38,7 +38,7 @@ pub(crate) fn check_pod_spec(errors: &mut Vec<FieldError>, spec: Option<&Value>,
     }
 }
 
-/// Refuses resource claims that the pod does not list.
+/// Rejects resource claims that the pod does not list.
 fn check_claims(errors: &mut Vec<FieldError>, container: &Value, path: &str, spec: &Value) {
     let name = |claim: &Value| claim.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let known: BTreeSet<String> = list_items(spec.get("resourceClaims")).iter().map(name).collect();
@@ -53,7 +53,7 @@ fn check_claims(errors: &mut Vec<FieldError>, container: &Value, path: &str, spe
     }
 }
 
-/// Refuses an ephemeral container with an unknown target or with fields that it must not have.
+/// Rejects an ephemeral container with an unknown target or with fields that it must not have.
 fn check_ephemeral_container(errors: &mut Vec<FieldError>, container: &Value, path: &str, spec: &Value) {
     let target = container.get("targetContainerName").and_then(Value::as_str).unwrap_or_default();
     let mut others = ["containers", "initContainers"].into_iter().flat_map(|list| list_items(spec.get(list)));
@@ -73,7 +73,7 @@ fn check_ephemeral_container(errors: &mut Vec<FieldError>, container: &Value, pa
     }
 }
 
-/// Refuses negative amounts, and requests beyond their limits.
+/// Rejects negative amounts, and requests beyond their limits.
 fn check_resources(errors: &mut Vec<FieldError>, resources: Option<&Value>, path: &str) {
     let list = |name: &str| resources.and_then(|resources| resources.get(name)).and_then(Value::as_object);
     let (requests, limits) = (list("requests"), list("limits"));

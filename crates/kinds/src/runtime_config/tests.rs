@@ -5,7 +5,7 @@ use crate::feature_gates::FeatureGates;
 use crate::release::Release::*;
 use crate::served_resources::ServedResources;
 
-/// Which of the named resources are served after the flag, or the refusal.
+/// The named resources that are served with the flag, or the error.
 #[track_caller]
 fn check(release: Release, flag: &str, resources: &[&str], expected: &Expect) {
     let text = match RuntimeConfig::parse(release, flag) {
@@ -105,7 +105,7 @@ fn runtime_config_errors_match_kube_apiserver() {
         &[],
         &expect!["unknown api groups a.example/v2,b.example/v1"],
     );
-    // Help still speaks of it, but no server takes it any more.
+    // kube-apiserver's help still mentions it, but no release accepts it.
     check(R36, "api/legacy=true", &[], &expect!["unknown api groups api/legacy"]);
     check(R36, "lifecycle.k8s.io/v1alpha1=true", &[], &expect!["unknown api groups lifecycle.k8s.io/v1alpha1"]);
     check(

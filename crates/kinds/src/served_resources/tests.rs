@@ -67,7 +67,7 @@ fn storage_version_api_follows_its_gate() {
     }
 }
 
-/// How a resource is kept: what StorageVersion objects publish of it, and where.
+/// Storage of a resource: versions as published in StorageVersion objects, and the key prefix.
 #[track_caller]
 fn check_stored(served_resources: &ServedResources, group: &str, version: &str, resource: &str, expected: &Expect) {
     let persisted = served_resources.get(group, version, resource).unwrap().stored_resource.as_ref();
@@ -307,7 +307,7 @@ fn resource_list_of_unserved_version_is_none() {
     assert_eq!(&*served_resources.resource_list("apps", "v1").unwrap().group_version, "apps/v1");
 }
 
-/// The rows alone; the strings they name are about as much again.
+/// Size of the rows without their strings, which take about the same again.
 #[test]
 fn kind_table_stays_below_64_kib() {
     let kinds = || GROUPS.into_iter().flat_map(|group| group.kinds);

@@ -21,7 +21,7 @@ pub(crate) fn check_service(update: ObjectUpdate<'_>) -> Vec<FieldError> {
             errors.extend(check_address_list(update, "ipFamilies", "primary ipFamily can not be unset", "ipFamily"));
         }
     }
-    // The list and the one address say the same; a client that changed only the address meant to change both.
+    // The list repeats the single address; a client that changed only the address meant to change both.
     let (address, addresses) = (update.new_string("spec.clusterIP"), update.new_value("spec.clusterIPs"));
     if !address.is_empty() && list_items(addresses).first().is_some_and(|first| first != address) {
         let detail = "first value must match `clusterIP`";

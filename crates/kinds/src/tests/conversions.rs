@@ -19,7 +19,7 @@ fn convert_to(object: &Value, to: &str) -> Value {
     Value::Object(object)
 }
 
-/// Converts there and back, and checks both.
+/// Converts in both directions and checks both results.
 #[track_caller]
 fn check_both_ways(one: &Value, other: &Value) {
     assert_eq!(&convert_to(one, other["apiVersion"].as_str().unwrap()), other);

@@ -22,7 +22,7 @@ fn options(group: &'static str, kind: &'static str) -> TableOptions<'static> {
     }
 }
 
-/// Prints each column with its cell; wide ones have a bar before them. Every object has been there for ten days.
+/// Prints each column with its cell; wide columns have a leading bar. Every object is ten days old.
 #[track_caller]
 fn check(group: &'static str, kind: &'static str, object: Value, expected: &Expect) {
     let mut object = object;
@@ -41,7 +41,7 @@ fn check(group: &'static str, kind: &'static str, object: Value, expected: &Expe
     expected.assert_eq(&pairs.collect::<Vec<_>>().join(", "));
 }
 
-/// The three columns of a pod that say how it is.
+/// The columns ready, status and restarts of a pod.
 #[track_caller]
 fn check_pod(pod: &Value, expected: &str) {
     let table = build_table([pod.as_object().unwrap()], &ListMeta::default(), &options("", "Pod"));
@@ -170,7 +170,7 @@ fn pod_status_shows_container_state() {
         json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}),
         "0/1 SchedulingGated 0",
     );
-    // The first container's word counts.
+    // The status of the first container applies.
     pod!(
         json!({"containers": [{}, {}]}),
         json!({"phase": "Running", "containerStatuses": [waiting("CrashLoopBackOff"), waiting("ImagePullBackOff")]}),

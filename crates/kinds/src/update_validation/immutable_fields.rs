@@ -6,12 +6,12 @@ use schema::semantic_equality::{is_field_equal, is_semantically_empty};
 use super::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::release::{Release, ReleaseRange};
 
-/// An immutable field, and the refusal of a change.
+/// An immutable field, and the error for a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImmutableField {
     /// Names with dots.
     path: &'static str,
-    /// The field as refusals name it, which is not always its path.
+    /// The field in error messages, which is not always its path.
     displayed_path: &'static str,
     fixed_from: FixedFrom,
     violation: ViolationMessage,

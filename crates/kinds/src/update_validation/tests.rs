@@ -13,7 +13,7 @@ mod pods;
 mod resize;
 mod storage;
 
-/// What is said of an update, one line per refusal. Both states are completed first, as they are in a server.
+/// Errors of an update, one per line. Defaults are applied to both states first, as in a server.
 fn update_errors(release: Release, flags: &str, what: &str, states: [&Value; 2]) -> String {
     subresource_update_errors("", release, flags, what, states)
 }
@@ -48,7 +48,7 @@ fn subresource_update_errors(
         .collect()
 }
 
-/// What 1.36 says of an update.
+/// Errors of an update in 1.36.
 #[track_caller]
 fn check(what: &str, old: &Value, new: &Value, expected: &Expect) {
     expected.assert_eq(&update_errors(R36, "", what, [old, new]));
@@ -62,7 +62,7 @@ fn check_allowed(what: &str, old: &Value, new: &Value) {
     }
 }
 
-/// What each release says, where it differs from the one before.
+/// Errors in each release that differ from the previous release.
 #[track_caller]
 fn check_releases(what: &str, old: &Value, new: &Value, expected: &Expect) {
     let mut lines = String::new();

@@ -1,4 +1,4 @@
-//! The served resources of every release against documents of real servers.
+//! Compares the served resources of every release with documents of real kube-apiservers.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

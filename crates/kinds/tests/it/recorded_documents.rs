@@ -1,7 +1,7 @@
-//! Documents that real servers wrote, if `UNSKEW_DISCOVERY_DATA` names a folder of them.
+//! Documents recorded from kube-apiservers; read only if `UNSKEW_DISCOVERY_DATA` names their folder.
 //!
-//! `discovery/<release>/` holds every discovery document of a release with everything turned on, as JSON with sorted keys;
-//! `discovery-default/<release>/` some of a server without flags, also as the very bytes with their ETags. The documents are
+//! `discovery/<release>/` holds every discovery document of a release with everything enabled, as JSON with sorted
+//! keys; `discovery-default/<release>/` some of a server without flags, also as raw bytes with ETags. The documents are
 //! not part of this project.
 
 use std::fs;
@@ -15,10 +15,10 @@ use discovery::parse::parse_api_versions;
 use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use serde_json::Value;
 
-/// How the documents of `discovery/` were made. In 1.31 the beta gates were left as they were, which changes no document.
+/// Flags with which `discovery/` was recorded. In 1.31 the beta gates had their defaults, which changes no document.
 const EVERYTHING: (&str, &str) = ("AllAlpha=true,AllBeta=true,OpenAPIEnums=false", "api/all=true");
 
-/// What makes this server like one of Kubernetes without flags.
+/// Flags that make this server behave like a kube-apiserver without flags.
 const DEFAULTS: (&str, &str) = ("StorageVersionAPI=false", "");
 
 #[test]
@@ -61,7 +61,7 @@ fn served_resources_for(release: Release, (gates, config): (&str, &str)) -> Serv
     ServedResources::new(&gates, &RuntimeConfig::parse(release, config).unwrap())
 }
 
-/// Compares every JSON document of a folder with ours for the same place; how many there were.
+/// Compares every JSON document of a folder with ours for the same URL; returns their number.
 fn check_documents(served_resources: &ServedResources, folder: &Path) -> usize {
     let mut paths = entries(folder);
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -77,14 +77,14 @@ fn check_documents(served_resources: &ServedResources, folder: &Path) -> usize {
     paths.len()
 }
 
-/// Our document for a place in the URL space; `__` stands for a slash.
+/// Our document for a URL path; `__` stands for a slash.
 fn document_of(served_resources: &ServedResources, name: &str, real: &[u8]) -> Option<EncodedDocument> {
     let groups = served_resources.discovery_of_apis();
     let parts: Vec<_> = name.split("__").collect();
     match parts[..] {
         ["aggregated_v2"] => Some(aggregated::encode_json(&groups, AggregatedVersion::V2)),
         ["aggregated_v2beta1"] => Some(aggregated::encode_json(&groups, AggregatedVersion::V2Beta1)),
-        // The address is that of the client that requests the document.
+        // The address in the document depends on the requesting client.
         ["api"] => {
             let versions =
                 served_resources.discovery_of_core().versions().map(|(_, version)| version.name.clone()).collect();
@@ -99,7 +99,7 @@ fn document_of(served_resources: &ServedResources, name: &str, real: &[u8]) -> O
     }
 }
 
-/// The folders of all releases, none if no folder was given.
+/// The folders of all releases; empty without `UNSKEW_DISCOVERY_DATA`.
 fn releases(below: &str) -> Vec<(Release, PathBuf)> {
     #[expect(clippy::disallowed_methods, reason = "the data of a test, named by the person who runs it")]
     let Ok(folder) = std::env::var("UNSKEW_DISCOVERY_DATA") else {

@@ -1,4 +1,4 @@
-//! One operation on a path, in the two dialects of OpenAPI.
+//! An operation on a path, as OpenAPI 3.0 and as Swagger 2.0.
 
 use api::GroupVersionKind;
 use serde_json::{Map, Value, json};
@@ -95,7 +95,7 @@ impl OpenApiOperation<'_> {
         Self { action: OperationAction::Resources, name, tag, kind }
     }
 
-    /// The types that it names.
+    /// The types it refers to.
     pub(super) fn definitions(&self, types: Types<'_>) -> impl Iterator<Item = String> {
         let body = self.body_type(types).map(|(definition, _)| definition);
         body.into_iter().chain(self.response_type(types)).chain([format!("{META_V1}.WatchEvent")])
@@ -115,7 +115,7 @@ impl OpenApiOperation<'_> {
         }
     }
 
-    /// As the extension of Kubernetes names it.
+    /// Value of the extension `x-kubernetes-action`.
     fn kubernetes_action(&self) -> Option<&'static str> {
         match self.action {
             OperationAction::Resources => None,
@@ -161,7 +161,7 @@ impl OpenApiOperation<'_> {
         }
     }
 
-    /// The type of a successful answer; `None` for text.
+    /// The type of a successful response; `None` for text.
     fn response_type(&self, types: Types<'_>) -> Option<String> {
         match self.action {
             OperationAction::Resources => Some(format!("{META_V1}.APIResourceList")),

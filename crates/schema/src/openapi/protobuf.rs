@@ -1,7 +1,7 @@
-//! `/openapi/v2` in protobuf, the one form in which kubectl asks for it.
+//! `/openapi/v2` in protobuf, the only encoding that kubectl requests.
 //!
-//! The messages are those of gnostic's `openapi.v2`. All types are there, with the extensions that clients read. Of the paths
-//! there is what clients look up in them: the parameters of patches, by kind.
+//! The messages are those of gnostic's `openapi.v2`. All types are included, with the extensions that clients read.
+//! Of the paths, only the parts that clients look up are included: the parameters of patches, by kind.
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Map, Value};
@@ -138,7 +138,7 @@ fn encode_properties(fields: &Map<String, Value>) -> EncodedMessage {
     properties
 }
 
-/// What Kubernetes adds, as YAML, which JSON is.
+/// Kubernetes' extensions as YAML; JSON is valid YAML.
 fn push_extensions(message: &mut EncodedMessage, number: u32, value: &Value) {
     let fields = value.as_object().into_iter().flatten();
     for (name, value) in fields.filter(|(name, _)| name.starts_with("x-")) {
@@ -160,7 +160,7 @@ fn named_member(name: &str, value: &EncodedMessage) -> EncodedMessage {
 struct EncodedMessage(Vec<u8>);
 
 impl EncodedMessage {
-    /// One that holds nothing but another.
+    /// A message that only wraps another one.
     fn wrapping(number: u32, inner: &EncodedMessage) -> Self {
         let mut outer = Self::default();
         outer.push(number, inner);

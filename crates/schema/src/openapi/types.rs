@@ -1,4 +1,4 @@
-//! Types in the two dialects of OpenAPI.
+//! Types as OpenAPI 3.0 and as Swagger 2.0.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) enum Dialect {
     V3,
 }
 
-/// Belong to every group and version.
+/// Types that belong to every group and version.
 const COMMON_TO_ALL_GROUPS: [&str; 2] =
     ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
 
@@ -28,7 +28,7 @@ impl Dialect {
     }
 }
 
-/// These types and all that they are made of, by name.
+/// These types and all types they refer to, by name.
 pub(super) fn reachable_definitions(types: Types<'_>, named: impl Iterator<Item = String>) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     let mut due: Vec<String> = named.collect();
@@ -79,7 +79,7 @@ fn special_definition(special: SpecialType, dialect: Dialect) -> Value {
         }
         (SpecialType::Time | SpecialType::MicroTime, _) => json!({"type": "string", "format": "date-time"}),
         (SpecialType::Raw | SpecialType::Fields | SpecialType::Patch, _) => json!({"type": "object"}),
-        // Any JSON, which is a schema that says nothing.
+        // Any JSON: an empty schema.
         (
             SpecialType::Json | SpecialType::SchemaOrArray | SpecialType::SchemaOrBool | SpecialType::SchemaOrStrings,
             _,
@@ -144,7 +144,7 @@ fn value_schema(shape: ValueType<'_>, dialect: Dialect) -> Value {
     }
 }
 
-/// What Kubernetes adds to a field.
+/// Kubernetes' extensions of a field.
 fn kubernetes_extensions(field: StructField<'_>, dialect: Dialect) -> Map<String, Value> {
     let mut marks = Map::new();
     if let Some(topology) = field.topology() {

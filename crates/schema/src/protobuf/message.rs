@@ -1,7 +1,7 @@
-//! A message of a type with fields, by the numbers of the table.
+//! Decodes a message of a struct type, by the field numbers of the table.
 //!
-//! As in Go: of a value that comes twice the last counts, objects that come twice are merged, lists grow. Go writes plain
-//! values even if they are zero, and JSON leaves most of those out, so that they are left out here.
+//! As in Go, the last of repeated scalars applies, repeated objects are merged, and lists are appended to. Go encodes
+//! zero scalars in protobuf but omits most of them in JSON, so the decoder omits them too.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ impl From<WireError> for MessageError<'_> {
     }
 }
 
-/// Reads the object of a kind.
+/// Decodes the object of a kind.
 pub(super) fn read_message<'t>(message: &[u8], kind: StructType<'t>) -> Result<Map<String, Value>, MessageError<'t>> {
     let mut object = Map::new();
     MessageReader::new(kind, DepthBudget(DEPTH_MAX), &BodyContext::default())?.read_into(&mut object, message)?;
@@ -61,19 +61,19 @@ impl DepthBudget {
     }
 }
 
-/// A field, and its numbers from the outermost message in; zeros fill the row.
+/// A field, and its numbers from the outermost message inwards, padded with zeros.
 struct FieldSlot<'t> {
     numbers: [u32; INLINE_LEVELS_MAX + 1],
     field: StructField<'t>,
 }
 
-/// JSON has at most so many messages inline in each other, the field included: rules with operations.
+/// Maximum number of nested messages that JSON inlines, the field included; reached by rules with operations.
 const INLINE_LEVELS_MAX: usize = 3;
 
 /// The state of decoding one body.
 #[derive(Default)]
 struct BodyContext<'t> {
-    /// A list of many items must not sort their fields as many times.
+    /// Sorted fields by type, cached so that a long list does not sort them for each item.
     types: RefCell<HashMap<TypeName<'t>, Rc<[FieldSlot<'t>]>>>,
     objects: Cell<usize>,
 }
@@ -87,7 +87,7 @@ impl<'t> BodyContext<'t> {
         if self.objects.get() > OBJECTS_MAX { Err(WireError::TooManyObjects) } else { Ok(()) }
     }
 
-    /// By numbers.
+    /// Fields sorted by numbers.
     fn field_slots(&self, kind: StructType<'t>) -> Rc<[FieldSlot<'t>]> {
         let mut types = self.types.borrow_mut();
         types.entry((kind.package(), kind.name())).or_insert_with(|| field_slots(kind)).clone()
@@ -114,7 +114,7 @@ fn field_slots(kind: StructType<'_>) -> Rc<[FieldSlot<'_>]> {
 pub(super) struct MessageReader<'c, 't> {
     kind: StructType<'t>,
     slots: Rc<[FieldSlot<'t>]>,
-    /// What is left within the object.
+    /// Remaining depth within the object.
     depth_budget: DepthBudget,
     context: &'c BodyContext<'t>,
 }
@@ -220,7 +220,7 @@ impl<'c, 't> MessageReader<'c, 't> {
         Ok((key.to_owned(), self.read_item(values, value, self.depth_budget.descend()?)?))
     }
 
-    /// What stands in a list or a map, with the room that there is in it.
+    /// Decodes an item of a list or a value of a map; `room` is the remaining depth.
     fn read_item(
         &self,
         shape: ValueType<'t>,
@@ -235,7 +235,7 @@ impl<'c, 't> MessageReader<'c, 't> {
                 let room = room.descend()?;
                 wrapped.map(|field| self.read_item(items, field?.1, room)).collect()
             }
-            // No type has a map there, and protobuf none either.
+            // No type has a map in a list or map, and protobuf cannot express it.
             TypeForm::Map(_) => Err(WireError::WrongWireType.into()),
             form @ (TypeForm::Text
             | TypeForm::Int32
@@ -266,7 +266,7 @@ impl<'c, 't> MessageReader<'c, 't> {
     ) -> Result<Value, MessageError<'t>> {
         Ok(match form {
             TypeForm::Text => payload.text()?.into(),
-            // Negative numbers have 64 bits even here, and Go drops the upper half of any.
+            // Negative int32 values are encoded with 64 bits; like Go, drop the upper half.
             TypeForm::Int32 => (payload.varint()?.cast_signed() as i32).into(),
             TypeForm::Int64 => payload.varint()?.cast_signed().into(),
             TypeForm::Double => json_number(f64::from_bits(payload.fixed64()?))?.into(),
@@ -280,10 +280,10 @@ impl<'c, 't> MessageReader<'c, 't> {
 
 fn object_field_mut<'o>(object: &'o mut Map<String, Value>, name: &str) -> &'o mut Map<String, Value> {
     let part = object.entry(name).or_insert_with(|| Map::new().into());
-    part.as_object_mut().expect("a field has one form, and here it is an object")
+    part.as_object_mut().expect("a field always has the same type, an object")
 }
 
-/// What an entry of a map has for a value if there is none.
+/// Payload of an absent map value: the zero value of its type.
 fn empty_payload(shape: ValueType<'_>) -> Payload<'static> {
     match shape.form() {
         TypeForm::Int32 | TypeForm::Int64 | TypeForm::Bool => Payload::Varint(0),
@@ -307,9 +307,9 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Go writes whole numbers without a fraction, and they are read as integers.
+/// Converts a whole number to an integer, as Go encodes it without a fraction.
 fn json_number(value: f64) -> Result<Number, WireError> {
-    /// Up to here every whole number has its own floating-point number.
+    /// 2^53: up to this, `f64` represents every whole number exactly.
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= WHOLE_MAX {
         return Ok((value as i64).into());

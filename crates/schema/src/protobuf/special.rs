@@ -1,4 +1,4 @@
-//! Types that read themselves: in protobuf a small message each, in JSON a text, a number or anything.
+//! Types with a custom JSON encoding: in protobuf a small message each, in JSON a string, a number or any value.
 
 use api::time::{MicroTime, Time};
 use jiff::Timestamp;
@@ -8,10 +8,11 @@ use super::message::{DepthBudget, MessageError, MessageReader};
 use super::wire::{Payload, WireError, WireFields};
 use crate::SpecialType;
 
-/// The first and the last second of the years that a date of four digits can name.
+/// Seconds since 1970 of the years 0 to 9999.
 const SECONDS_RANGE: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
-/// Reads a value; null if there is none. `home` reads the type that has the field: a schema, if the value is one.
+/// Decodes a value; null if absent. `owner_reader` decodes the type that has the field: the schema type for nested
+/// schemas.
 pub(super) fn read_special<'t>(
     special: SpecialType,
     message: &[u8],
@@ -65,7 +66,7 @@ fn read_int_or_string(message: &[u8]) -> Result<Value, WireError> {
     }
 }
 
-/// Nanoseconds are there and not read, by Kubernetes neither: an object must not differ between JSON and protobuf.
+/// Ignores nanoseconds, like Kubernetes, so that an object is the same in JSON and protobuf.
 fn read_time(message: &[u8]) -> Result<Value, WireError> {
     let Some((seconds, _)) = read_seconds_and_nanoseconds(message)? else { return Ok(Value::Null) };
     Ok(Time::from(timestamp(seconds, 0)?).to_string().into())
@@ -76,7 +77,7 @@ fn read_micro_time(message: &[u8]) -> Result<Value, WireError> {
     Ok(MicroTime::from(timestamp(seconds, nanoseconds)?).to_string().into())
 }
 
-/// Seconds and nanoseconds since 1970. No time at all is an empty message; 1970 has two zeros in it.
+/// Seconds and nanoseconds since 1970. An absent time is an empty message; 1970 itself is encoded as two zeros.
 fn read_seconds_and_nanoseconds(message: &[u8]) -> Result<Option<(i64, i32)>, WireError> {
     let (mut seconds, mut nanoseconds) = (0, 0);
     for field in WireFields::new(message) {
@@ -97,7 +98,7 @@ fn timestamp(seconds: i64, nanoseconds: i32) -> Result<Timestamp, WireError> {
         .ok_or(WireError::TimeOutOfRange(seconds))
 }
 
-/// Bytes that are JSON already.
+/// Decodes a message that contains JSON text.
 fn read_raw_json(message: &[u8], room: DepthBudget) -> Result<Value, WireError> {
     let mut raw: &[u8] = b"";
     for field in WireFields::new(message) {
@@ -115,7 +116,7 @@ fn read_raw_json(message: &[u8], room: DepthBudget) -> Result<Value, WireError> 
     Ok(value)
 }
 
-/// Parsing has bounded it.
+/// Recursion is bounded by the depth limit of the JSON parser.
 fn nesting_depth(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,

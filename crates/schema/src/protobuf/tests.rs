@@ -10,7 +10,7 @@ use test_message::{TestMessage, encode_envelope};
 
 const NO_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "", version: "v1", kind: "Nothing" };
 
-/// A body of a kind, read by the newest release.
+/// Decodes a body of a kind with the newest release.
 #[track_caller]
 fn check(api_version: &str, kind: &str, message: TestMessage, expected: &Expect) {
     let TestMessage(message) = message;
@@ -31,7 +31,7 @@ fn check_pod(spec: TestMessage, expected: &Expect) {
     check("v1", "Pod", TestMessage::new().with(2, spec), expected);
 }
 
-/// What a body is, by its envelope.
+/// The kind in the envelope of a body.
 #[track_caller]
 fn check_envelope(body: &[u8], expected: &Expect) {
     let expected_kind = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
@@ -109,7 +109,7 @@ fn decode_reads_scalars() {
             r#"{"immutable":true,"metadata":{"deletionGracePeriodSeconds":30,"generation":1099511627776,"name":"a","namespace":"n"}}"#
         ]],
     );
-    // A number of 32 bits: negative ones are sent with 64, and Go drops what does not fit.
+    // int32: negative values are encoded with 64 bits, and Go drops the upper half.
     let priority = |value: u64| TestMessage::new().varint(25, value);
     check_pod(priority(u64::MAX), &expect![[r#"{"spec":{"priority":-1}}"#]]);
     check_pod(priority(0x8000_0000), &expect![[r#"{"spec":{"priority":-2147483648}}"#]]);
@@ -118,11 +118,11 @@ fn decode_reads_scalars() {
 
 #[test]
 fn decode_omits_default_zeros() {
-    // minReadySeconds, paused and the name are plain values in Go; replicas is a pointer.
+    // minReadySeconds, paused and name are not pointers in Go; replicas is.
     let spec = TestMessage::new().varint(1, 0).varint(5, 0).varint(7, 0);
     let deployment = TestMessage::new().with(1, TestMessage::new().text(1, "").varint(7, 0)).with(2, spec);
     check("apps/v1", "Deployment", deployment, &expect![[r#"{"metadata":{},"spec":{"replicas":0}}"#]]);
-    // A required value is there, whatever it is.
+    // A required field is present even if zero.
     let port = TestMessage::new().text(1, "").varint(2, 0).varint(3, 0);
     check_pod(
         TestMessage::new().with(2, TestMessage::new().text(1, "").with(6, port)),
@@ -190,7 +190,7 @@ fn decode_reads_lists_in_maps() {
 
 #[test]
 fn decode_flattens_inline_messages() {
-    // A volume has its source inline; a rule of a policy has two messages in each other.
+    // A volume has its source inline; a policy rule has two nested inline messages.
     let source = TestMessage::new().with(6, TestMessage::new().text(1, "s").varint(3, 0));
     check_pod(
         TestMessage::new().with(1, TestMessage::new().text(1, "v").with(2, source)),
@@ -399,7 +399,7 @@ fn decode_error_names_field() {
     assert_eq!(error.to_string(), "spec.versions.schema.openAPIV3Schema.maximum: NaN is no number of JSON");
 }
 
-/// Bytes that are nearly right reach deeper than random ones.
+/// Mutated valid bodies reach deeper code than random bytes.
 #[test]
 fn decode_never_panics_on_damaged_body() {
     let port = TestMessage::new().text(1, "p").varint(3, 80);

@@ -1,38 +1,38 @@
-//! The wire format: a message is a row of numbered fields, each with a payload of one of five forms.
+//! The wire format: a message is a sequence of numbered fields, each with a payload of one of five wire types.
 
 use prost::encoding::WireType;
 
 /// The error of a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// A field says that it is longer than what is left.
+    /// A field is longer than the rest of the message.
     #[error("unexpected end of the message")]
     Truncated,
     /// An integer of more than 64 bits.
     #[error("an integer has more than 64 bits")]
     Overflow,
-    /// A field without a number, or a form of payload that there is not.
+    /// A field number out of range, or an unknown wire type.
     #[error("illegal tag {0}")]
     IllegalTag(u64),
-    /// The end of a group that did not begin.
+    /// A group end without a group start.
     #[error("a group ends that did not begin")]
     GroupEnd,
-    /// A payload of another form than the field has.
+    /// A payload whose wire type does not fit the field.
     #[error("the payload has another form than the field")]
     WrongWireType,
-    /// Text that is none.
+    /// A string that is not UTF-8.
     #[error("the text is not UTF-8")]
     NotUtf8,
-    /// A number that JSON does not have.
+    /// Infinity or NaN, which JSON cannot represent.
     #[error("{0} is no number of JSON")]
     NotFinite(String),
-    /// An instant that has no date of four digits.
+    /// A time outside of the years 0 to 9999.
     #[error("{0} seconds from 1970 are outside of the years 0 to 9999")]
     TimeOutOfRange(i64),
-    /// A number or text that says it is neither.
+    /// An `IntOrString` whose type is neither integer nor string.
     #[error("impossible IntOrString.Type {0}")]
     NeitherIntNorString(i64),
-    /// Bytes that should be JSON.
+    /// Embedded JSON that does not parse.
     #[error("not JSON: {0}")]
     NotJson(String),
     /// Deeper than [`super::DEPTH_MAX`].
@@ -50,7 +50,7 @@ pub(super) enum Payload<'a> {
     Fixed64(u64),
     Bytes(&'a [u8]),
     Fixed32(u32),
-    /// An outdated form that Kubernetes never writes; it is skipped whole.
+    /// A deprecated wire type that Kubernetes never writes; skipped.
     Group,
 }
 
@@ -67,13 +67,13 @@ impl<'a> Payload<'a> {
         if let Self::Bytes(bytes) = self { Ok(bytes) } else { Err(WireError::WrongWireType) }
     }
 
-    /// Go would take any bytes, and replace what is not UTF-8 when it writes JSON: here nothing is changed silently.
+    /// Rejects invalid UTF-8. Go accepts it and replaces the bytes when it encodes JSON.
     pub(super) fn text(self) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| WireError::NotUtf8)
     }
 }
 
-/// The fields of a message with their numbers, in their order; the first fault ends them.
+/// Iterator over the fields of a message with their numbers; ends after the first error.
 #[derive(Clone, Debug)]
 pub(super) struct WireFields<'a> {
     remaining: &'a [u8],

@@ -1,4 +1,4 @@
-//! The type of a value, as a word of the table.
+//! Parsing of a value type, a word of the table.
 
 use crate::types::SpecialType;
 

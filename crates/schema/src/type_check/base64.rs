@@ -1,6 +1,6 @@
-//! Base64 as Go's standard encoding reads it: padded, line breaks ignored.
+//! Base64 as decoded by Go's standard encoding: padded, line breaks ignored.
 
-/// The error names the byte at which Go would give up.
+/// Checks base64; the error names the byte at which Go's decoder fails.
 pub(super) fn check(text: &str) -> Result<(), String> {
     check_bytes(text.as_bytes()).map_err(|position| format!("illegal base64 data at input byte {position}"))
 }

@@ -244,9 +244,9 @@ fn check_types_names_unknown_fields_with_path() {
             unknown field "spec.bar"
             unknown field "spec.template.spec.containers[1].baz""#]],
     );
-    // Names count letter by letter.
+    // Field names are case-sensitive.
     check_deployment(json!({"spec": {"Replicas": 1}}), &expect![[r#"unknown field "spec.Replicas""#]]);
-    // A map has no unknown keys, and what is raw is not looked into.
+    // A map has no unknown keys, and raw JSON is not checked.
     check_deployment(json!({"metadata": {"annotations": {"any": "thing"}}}), &expect![""]);
 }
 

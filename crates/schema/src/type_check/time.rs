@@ -1,11 +1,11 @@
-//! Times as Go reads them by a layout, with its words for what does not fit.
+//! Timestamps as parsed by Go with a layout, with its error messages.
 
 /// Go's layout of `metav1.Time`; a fraction of a second may follow the seconds all the same.
 pub(super) const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
 /// Go's layout of `metav1.MicroTime`: six digits of a fraction, no more and no less.
 pub(super) const MICROSECONDS: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Refuses a text that is not a time in this layout.
+/// Rejects a text that is not a time in this layout.
 pub(super) fn check(text: &str, layout: &'static str) -> Result<(), String> {
     let fault = match (TimeReader { rest: text }).read(layout) {
         Ok(()) => return Ok(()),

@@ -10,7 +10,7 @@ fn kind(release: u8, group: &str, version: &str, kind: &str) -> StructType<'stat
     built_in_types(release).for_kind(GroupVersionKind { group, version, kind }).unwrap()
 }
 
-/// Fields of a type on a path from a kind, each with all that is known of it.
+/// Prints the fields of the type at a path from a kind, with all their properties.
 #[track_caller]
 fn check(release: u8, from: (&str, &str, &str), path: &[&str], expected: &Expect) {
     let (group, version, name) = from;
@@ -119,7 +119,7 @@ fn fields_exist_only_in_their_releases() {
     assert_eq!(known.collect::<Vec<_>>(), [36]);
 }
 
-/// A field of a release never has a type that the release does not know.
+/// Every field of a release has a type that exists in the release.
 #[test]
 fn every_field_type_exists_in_its_release() {
     for release in 31..=37 {
@@ -153,7 +153,7 @@ fn types_and_fields_are_sorted_and_unique() {
     }
 }
 
-/// The keys of a list must be fields of its items, or nothing can be told apart by them.
+/// The keys of a list must be fields of its items.
 #[test]
 fn list_map_keys_are_fields_of_items() {
     for home in (31..=37).flat_map(|release| built_in_types(release).all()) {
@@ -163,7 +163,7 @@ fn list_map_keys_are_fields_of_items() {
                 Some(Topology::Atomic | Topology::Granular | Topology::Set) | None => Vec::new(),
             };
             let keys = keys.into_iter().chain(field.patch_rule().and_then(|patch| patch.merge_key));
-            // Kubernetes itself says that this list of objects is told apart by the type of a condition.
+            // Kubernetes declares `type`, a field of conditions, as merge key of this list; its items do not have it.
             if home.name() == "StorageVersionMigrationList" {
                 continue;
             }
@@ -178,7 +178,7 @@ fn list_map_keys_are_fields_of_items() {
     }
 }
 
-/// Two fields of one message with one number would be read as each other.
+/// Fields of one message have distinct numbers.
 #[test]
 fn protobuf_numbers_are_unique_within_type() {
     for home in built_in_types(37).all() {

@@ -10,7 +10,7 @@ fn pod(fields: &[(&str, Value)]) -> Value {
     json!({"spec": spec})
 }
 
-/// What is said at 1.36, without the difference.
+/// Errors in 1.36, without the diff.
 #[track_caller]
 fn check_pod(old: &[(&str, Value)], new: &[(&str, Value)], expected: &Expect) {
     let said = update_errors(R36, "", "v1 Pod", [&pod(old), &pod(new)]);

@@ -1,4 +1,4 @@
-//! `pods/resize`. The refusals at 1.36 are those of a real kube-apiserver 1.36.4.
+//! `pods/resize`. The errors of 1.36 were recorded from a kube-apiserver 1.36.4.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn resize_errors_from(release: Release, flags: &str, old: &Value, change: impl F
     subresource_update_errors("resize", release, flags, "v1 Pod", [old, &new])
 }
 
-/// What 1.36 says, and whether every release since 1.33 agrees.
+/// Errors in 1.36; asserts that every release since 1.33 has the same.
 #[track_caller]
 fn check_resize(change: impl Fn(&mut Value), expected: &str) {
     assert_eq!(resize_errors(R36, "", &change), expected);
@@ -115,7 +115,7 @@ fn resize_depends_on_the_pod_and_its_node() {
     assert_eq!(with(&|pod| pod["status"]["containerStatuses"] = running(json!({}))), "");
 }
 
-/// What each release says where it differs from the one before, since the subresource is there.
+/// Errors in each release with the subresource that differ from the previous release.
 #[track_caller]
 fn check_resize_releases(old: &Value, change: impl Fn(&mut Value), expected: &Expect) {
     let mut lines = String::new();

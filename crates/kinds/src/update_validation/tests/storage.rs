@@ -1,4 +1,4 @@
-//! Volumes, claims to them, and their classes.
+//! Persistent volumes, claims and classes.
 
 use super::*;
 

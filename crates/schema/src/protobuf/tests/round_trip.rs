@@ -1,4 +1,4 @@
-//! Every kind of the oldest and the newest release: what is written by the table is read back.
+//! Round trip of every kind of the oldest and the newest release.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +8,7 @@ use super::*;
 use crate::{SpecialType, StructType, TypeForm, ValueType};
 use test_message::{TestMessage, encode_envelope};
 
-/// Kinds nest no deeper than this, those aside that have themselves inside.
+/// Maximum depth of kinds, recursive types aside.
 const LEVELS_MAX: usize = 12;
 
 #[test]
@@ -29,7 +29,7 @@ fn every_field_of_every_kind_round_trips() {
     }
 }
 
-/// An object with every field that protobuf carries, and the same as a message.
+/// An object with every field that protobuf has, and its encoding.
 fn sample(kind: StructType<'_>, levels: usize) -> (Map<String, Value>, TestMessage) {
     let (mut object, mut message) = (Map::new(), TestMessage::new());
     for field in kind.fields() {
@@ -37,7 +37,7 @@ fn sample(kind: StructType<'_>, levels: usize) -> (Map<String, Value>, TestMessa
         let Some((last, outer)) = numbers.split_last() else { continue };
         let Some((value, payload)) = value(field.value_type(), *last, kind, levels) else { continue };
         object.insert(field.name().to_owned(), value);
-        // Each field in an inline message of its own: they merge.
+        // Each field is in a separate inline message; the decoder merges them.
         message =
             message.and(outer.iter().rev().fold(payload, |inner, number| TestMessage::new().with(*number, inner)));
     }

@@ -1,4 +1,4 @@
-//! Messages written by hand.
+//! Builder for test messages.
 
 use super::PROTOBUF_PREFIX;
 
@@ -31,7 +31,7 @@ impl TestMessage {
         self.bytes(number, &message)
     }
 
-    /// The fields of another message behind these.
+    /// Appends the fields of another message.
     pub(super) fn and(self, other: Self) -> Self {
         let Self(other) = other;
         self.raw(&other)
