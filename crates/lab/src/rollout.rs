@@ -69,7 +69,7 @@ pub async fn start_rollout(
     to: &[String],
     cancel: CancellationToken,
 ) -> Result<watch::Receiver<Option<RolloutStatus>>, RolloutError> {
-    let busy = lab.rollout_lock.clone().try_lock_owned().map_err(|_| RolloutError::InProgress)?;
+    let rollout_lock = lab.rollout_lock.clone().try_lock_owned().map_err(|_| RolloutError::InProgress)?;
     let process_table = lab.supervisor.process_table().borrow().clone();
     let targets = match to {
         [] => process_table.previous_releases.clone().ok_or(RolloutError::NothingToUndo)?,
@@ -77,13 +77,13 @@ pub async fn start_rollout(
     };
     let from: Vec<String> = process_table.servers.iter().map(|process| process.server.release.clone()).collect();
     let steps = plan_steps(&process_table, &targets);
-    let begun = RolloutStatus { from: from.clone(), to: targets, steps: steps.len(), ..RolloutStatus::default() };
-    let told = lab.rollout_status.subscribe();
-    lab.rollout_status.send_replace(Some(begun));
+    let initial_status =
+        RolloutStatus { from: from.clone(), to: targets, steps: steps.len(), ..RolloutStatus::default() };
+    let status_updates = lab.rollout_status.subscribe();
+    lab.rollout_status.send_replace(Some(initial_status));
     let _ = lab.supervisor.set_previous_releases(from).await;
-    let conduct = run_rollout(lab.clone(), steps, cancel, busy);
-    lab.tasks.spawn_once("rollout", conduct);
-    Ok(told)
+    lab.tasks.spawn_once("rollout", run_rollout(lab.clone(), steps, cancel, rollout_lock));
+    Ok(status_updates)
 }
 
 /// Runs the probe around all steps, then unlocks and publishes the outcome.

@@ -62,7 +62,7 @@ pub fn record_update(old: &Map<String, Value>, new: &mut Map<String, Value>, wri
             change.remove_from(&mut entry.fields);
         }
         if !change.written.is_empty() {
-            assign_fields(&mut entries, change.written, writer);
+            add_to_update_entry(&mut entries, change.written, writer);
         }
         entries.retain(|entry| !entry.fields.is_empty());
         merge_oldest_managers(&mut entries);
@@ -129,23 +129,23 @@ fn parse_entry(value: &Value) -> Option<ManagedFieldsEntry> {
     is_valid.then_some(ManagedFieldsEntry { attributes: rest, fields })
 }
 
-/// Adds fields to the writer's entry, creating it if absent.
-fn assign_fields(entries: &mut Vec<ManagedFieldsEntry>, written: JsonObject, writer: &FieldManager<'_>) {
+/// Adds fields to the manager's `Update` entry, creating it if absent.
+fn add_to_update_entry(entries: &mut Vec<ManagedFieldsEntry>, written: JsonObject, writer: &FieldManager<'_>) {
     let time = Value::from(writer.now.to_string());
     if let Some(own) = entries.iter_mut().find(|entry| entry.belongs_to(writer)) {
         field_sets::add_all(&mut own.fields, written);
         own.attributes.insert("time".to_owned(), time);
         return;
     }
-    let mut rest = Map::new();
-    rest.insert("manager".to_owned(), writer.name.into());
-    rest.insert("operation".to_owned(), "Update".into());
-    rest.insert("apiVersion".to_owned(), writer.api_version.into());
-    rest.insert("time".to_owned(), time);
+    let mut attributes = Map::new();
+    attributes.insert("manager".to_owned(), writer.name.into());
+    attributes.insert("operation".to_owned(), "Update".into());
+    attributes.insert("apiVersion".to_owned(), writer.api_version.into());
+    attributes.insert("time".to_owned(), time);
     if !writer.subresource.is_empty() {
-        rest.insert("subresource".to_owned(), writer.subresource.into());
+        attributes.insert("subresource".to_owned(), writer.subresource.into());
     }
-    entries.push(ManagedFieldsEntry { attributes: rest, fields: written });
+    entries.push(ManagedFieldsEntry { attributes, fields: written });
 }
 
 /// Merges the oldest `Update` entries of the same version until at most [`UPDATE_MANAGERS_MAX`] are left.

@@ -217,7 +217,7 @@ fn check_init_containers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
         let restarts = list_items(new.get("resizePolicy"))
             .iter()
             .filter(|policy| policy.get("restartPolicy").is_some_and(|word| word == "RestartContainer"));
-        if is_modified && !is_restartable(new) {
+        if is_modified && !is_sidecar(new) {
             faults.extend(restarts.map(|_| {
                 let detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
                 FieldError::forbidden(format!("{path}[{at}]"), detail)
@@ -254,12 +254,12 @@ fn check_other_fields(update: ObjectUpdate<'_>) -> Option<FieldError> {
     Some(FieldError::forbidden("spec", detail))
 }
 
-fn is_restartable(container: &Value) -> bool {
+fn is_sidecar(container: &Value) -> bool {
     container.get("restartPolicy").is_some_and(|policy| policy == "Always")
 }
 
 fn is_resizable(update: ObjectUpdate<'_>, init_container: &Value) -> bool {
-    is_restartable(init_container) || update.gates.enabled("InPlacePodVerticalScalingInitContainers")
+    is_sidecar(init_container) || update.gates.enabled("InPlacePodVerticalScalingInitContainers")
 }
 
 /// Whether a resource was removed from a list.

@@ -39,7 +39,7 @@ pub struct SqliteScan {
 }
 
 impl SqliteScan {
-    /// Opens the file read-only and fixes the revision of the scan.
+    /// Opens the file read-only; the scan reads the current revision throughout.
     pub fn open(path: &Path, prefix: impl Into<Key>) -> Result<Self, OpenError> {
         let system_error = |source| OpenError::System { path: path.to_owned(), source };
         let database = path.canonicalize().map_err(system_error)?;
