@@ -1,7 +1,7 @@
 //! Default values of fields that a client omits.
 //!
 //! As in Kubernetes, defaults belong to types and apply wherever a type occurs, from the outermost object inwards. Most
-//! are a constant for one field, in the table [`field_defaults`] or in the table of types; the few that depend on other
+//! are a constant for one field, in the table `field_defaults` or in the table of types; the few that depend on other
 //! fields are functions of the kind. Defaults apply to everything that is decoded: request bodies and results of
 //! patches.
 //!

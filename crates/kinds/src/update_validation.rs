@@ -1,6 +1,6 @@
 //! Validation of updates: immutable fields and forbidden changes.
 //!
-//! Most rules are one immutable field: a row of the kind's [`immutable_fields`]. Rules that depend on other fields or
+//! Most rules are one immutable field: a row of the kind's `immutable_fields`. Rules that depend on other fields or
 //! allow some changes are functions of the kind. Messages equal Kubernetes', and differences between releases are
 //! separate rows. Where a Kubernetes message contains a diff of internal types, ours contains a diff of the objects as
 //! clients see them.

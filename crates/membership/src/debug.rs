@@ -69,7 +69,7 @@ pub struct DocumentReport {
     pub seconds: u64,
 }
 
-/// Resources, of which at most [`LISTED_MAX`] are listed.
+/// Resources, of which at most `LISTED_MAX` are listed.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceListing {
