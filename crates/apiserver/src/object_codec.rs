@@ -27,8 +27,7 @@ pub(crate) fn decode_served(stored: &StoredObject, resource: &ServedResource) ->
 
 /// Decodes an object in the version in which it is stored.
 pub(crate) fn decode_stored(stored: &StoredObject) -> JsonObject {
-    let Value::Object(object) = stored.to_value() else { unreachable!("a stored object is an object") };
-    object
+    stored.to_object()
 }
 
 /// Encodes an object in its storage version, without `resourceVersion` and `selfLink`.

@@ -2,7 +2,7 @@
 //!
 //! Both lose hop-by-hop headers. The request also loses every identity header and gets those of the authenticated user.
 
-use api::headers::lowercase::{HOP_MARK_VALUE, PEER_PROXIED, REROUTED};
+use api::headers::lowercase::{self, HOP_MARK_VALUE, PEER_PROXIED, REROUTED};
 use http::header::{
     self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
     TRANSFER_ENCODING, UPGRADE,
@@ -12,8 +12,8 @@ use transport::peer::RequestBody;
 
 use super::{CorsHeaders, ForwardRequest};
 
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const AUDIT_ID: HeaderName = HeaderName::from_static(lowercase::AUDIT_ID);
+const FORWARDED_FOR: HeaderName = HeaderName::from_static(lowercase::FORWARDED_FOR);
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 

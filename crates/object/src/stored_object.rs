@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::json::JsonObject;
 use api::wire::null_is_default;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
@@ -93,7 +94,7 @@ impl StoredObject {
     }
 
     /// Parses the whole object.
-    pub fn to_value(&self) -> serde_json::Value {
+    pub fn to_object(&self) -> JsonObject {
         serde_json::from_slice(&self.body).expect("the bytes were parsed when they were read")
     }
 
