@@ -11,8 +11,7 @@ use crate::test::{self, REAL_ASSETS, TestSize};
 pub(crate) const HELP: &str = "\
 cargo xtask real [<name>...] [-- <arguments of the test program>]
 
-Runs the tests that need a real kube-apiserver: those in `real::`, and those with `kube_apiserver` in their name. With names,
-only the tests of `real::` that begin with one of them. KUBEBUILDER_ASSETS names a folder with kube-apiserver and etcd, as
+Runs the tests that need a real kube-apiserver: those in a module `real`. With names, only those that begin with one of them. KUBEBUILDER_ASSETS names a folder with kube-apiserver and etcd, as
 for envtest; without them this command fails.
 
   cargo xtask real                          everything
@@ -23,9 +22,6 @@ Environment of `validation`: UNSKEW_REAL_SEED, UNSKEW_REAL_CASES (per kind), UNS
 UNSKEW_REAL_RECORD=1 (replaces the recorded responses, which `cargo xtask test` replays without a real server).
 ";
 
-/// Tests that run beside a real server if they are given one.
-const OLDER_TESTS: &str = "kube_apiserver";
-
 pub(crate) fn main(words: &[String]) -> Result<()> {
     let TestArgs { skipped_tools, names, cargo_args } = args::parse_test_args(words)?;
     let Some(folder) = environment::path_variable(REAL_ASSETS) else {
@@ -34,7 +30,7 @@ pub(crate) fn main(words: &[String]) -> Result<()> {
     check_assets(&folder)?;
     let mut cargo = ["-p", "cluster-tests", "--", "--nocapture", "--test-threads=1"].map(str::to_owned).to_vec();
     match names.as_slice() {
-        [] => cargo.extend([test::REAL_TESTS.to_owned(), OLDER_TESTS.to_owned()]),
+        [] => cargo.push(test::REAL_TESTS.to_owned()),
         names => cargo.extend(names.iter().map(|name| format!("{}{name}", test::REAL_TESTS))),
     }
     cargo.extend(cargo_args);

@@ -36,10 +36,10 @@ pub enum KubeApiserverRelease {
 
 impl KubeApiserver {
     /// Starts kube-apiserver with the peer proxy enabled on `etcd`, with the certificates in `folder`, and waits until
-    /// it is ready. Prints a note and returns `None` if `KUBEBUILDER_ASSETS` holds no kube-apiserver.
+    /// it is ready. Fails the test if `KUBEBUILDER_ASSETS` holds no kube-apiserver.
     #[track_caller]
-    pub fn start(folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
-        let binary = new_release_binary()?;
+    pub fn start(folder: &Path, etcd: &Etcd, flags: &[&str]) -> Self {
+        let binary = new_release_binary();
         let port = free_port();
         let file = |name: &str| folder.join("unskew-data/pki").join(name).display().to_string();
         let mut all = common_flags(folder, etcd, port);
@@ -53,13 +53,13 @@ impl KubeApiserver {
             format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
         ]);
         all.extend(flags.iter().map(ToString::to_string));
-        Some(Self::launch(binary, folder, "kube-apiserver", port, all))
+        Self::launch(binary, folder, "kube-apiserver", port, all)
     }
 
     /// Starts kube-apiserver without the peer proxy, as kubeadm does.
     #[track_caller]
-    pub fn start_stock(release: KubeApiserverRelease, folder: &Path, etcd: &Etcd, flags: &[&str]) -> Option<Self> {
-        let given = new_release_binary()?;
+    pub fn start_stock(release: KubeApiserverRelease, folder: &Path, etcd: &Etcd, flags: &[&str]) -> Self {
+        let given = new_release_binary();
         let port = free_port();
         let mut all = common_flags(folder, etcd, port);
         let (binary, name) = match release {
@@ -73,7 +73,7 @@ impl KubeApiserver {
             },
         };
         all.extend(flags.iter().map(ToString::to_string));
-        Some(Self::launch(binary, folder, name, port, all))
+        Self::launch(binary, folder, name, port, all)
     }
 
     #[track_caller]
@@ -137,9 +137,7 @@ impl KubeApiserver {
 /// The release of the kube-apiserver in `KUBEBUILDER_ASSETS`, such as `1.36`. Fails the test if there is none.
 #[track_caller]
 pub fn release_of_assets() -> String {
-    let binary = binary_from_variable("KUBEBUILDER_ASSETS");
-    let binary = binary.expect("KUBEBUILDER_ASSETS names a folder with a kube-apiserver: run `cargo xtask real`");
-    let mut command = Command::new(binary);
+    let mut command = Command::new(new_release_binary());
     command.arg("--version");
     let said = run_command(command, READY_TIMEOUT).expect_success();
     let version = said.trim().rsplit('v').next().unwrap_or_default();
@@ -173,14 +171,11 @@ fn common_flags(folder: &Path, etcd: &Etcd, port: u16) -> Vec<String> {
     ]
 }
 
-/// Path of the new release's binary; prints a note if there is none.
-#[expect(clippy::print_stdout, reason = "reports a skipped test")]
-fn new_release_binary() -> Option<PathBuf> {
+/// Path of the new release's binary. Fails the test if there is none.
+#[track_caller]
+fn new_release_binary() -> PathBuf {
     let binary = binary_from_variable("KUBEBUILDER_ASSETS");
-    if binary.is_none() {
-        println!("not run: KUBEBUILDER_ASSETS names no folder with a kube-apiserver");
-    }
-    binary
+    binary.expect("KUBEBUILDER_ASSETS names a folder with a kube-apiserver: run `cargo xtask real`")
 }
 
 /// Path of kube-apiserver in the folder that an environment variable names, as envtest does it.

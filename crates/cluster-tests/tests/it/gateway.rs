@@ -3,11 +3,11 @@
 mod access_log;
 mod backends;
 mod identity;
-mod kube_apiserver;
 mod load_balancing;
 mod many_watches;
 mod outages;
 mod queueing;
+mod real;
 mod streams;
 mod upstream_discovery;
 mod vouching;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease};
 use cluster_tests::lab::run_unskew;
 use cluster_tests::{ControlPlane, Etcd, RunningLab, RunningServer, TestStore};
 use serde_json::{Value, json};
@@ -112,38 +111,46 @@ fn inventory_of_missing_storage_is_refused_by_name() {
 /// 32 bytes of `k` in base64.
 const KEY: &str = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=";
 
-#[test]
-fn inventory_reads_storage_of_a_real_kube_apiserver() {
-    let etcd = Etcd::start();
-    let folder = tempfile::tempdir().unwrap();
-    // Makes the certificates.
-    RunningServer::start(folder.path(), TestStore::Sqlite, &[]).stop();
-    let config = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [
-        {"resources": ["secrets"], "providers": [{"aescbc": {"keys": [{"name": "k1", "secret": KEY}]}}]},
-        {"resources": ["configmaps"], "providers": [{"aesgcm": {"keys": [{"name": "k1", "secret": KEY}]}}]},
-        {"resources": ["leases.coordination.k8s.io"], "providers": [{"secretbox": {"keys": [{"name": "k1", "secret": KEY}]}}]},
-    ]});
-    let file = folder.path().join("encryption.json");
-    std::fs::write(&file, config.to_string()).unwrap();
-    let flag = format!("--encryption-provider-config={}", file.display());
-    let Some(server) = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcd, &[&flag]) else {
-        return;
-    };
-    let secret = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}});
-    assert_eq!(block_on(server.admin().create("/api/v1/namespaces/default/secrets", &secret)).status, 201);
+/// Runs with `cargo xtask real`.
+mod real {
+    use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease};
 
-    let storage = format!("--etcd-servers={}", etcd.url());
-    let sealed = inventory(folder.path(), &[&storage]);
-    assert_eq!(forms(&sealed, "secrets"), ["- - aescbc:k1 1"]);
-    let opened = inventory(folder.path(), &[&storage, &flag]);
-    let protobuf = "application/vnd.kubernetes.protobuf";
-    assert_eq!(forms(&opened, "secrets"), [format!("v1 {protobuf} aescbc:k1 1")]);
-    assert_eq!(forms(&opened, "namespaces"), [format!("v1 {protobuf} plain 4")]);
-    assert!(forms(&opened, "configmaps")[0].starts_with(&format!("v1 {protobuf} aesgcm:k1")), "{opened}");
-    assert!(
-        forms(&opened, "leases")[0].starts_with(&format!("coordination.k8s.io/v1 {protobuf} secretbox:k1")),
-        "{opened}"
-    );
-    assert!(opened["resources"].as_array().unwrap().iter().all(|found| found["undecodable"]["count"] == 0), "{opened}");
-    assert!(opened["resources"].as_array().unwrap().iter().all(|found| found["class"] != "unknown"), "{opened}");
+    use super::*;
+
+    #[test]
+    fn inventory_reads_storage_of_a_real_kube_apiserver() {
+        let etcd = Etcd::start();
+        let folder = tempfile::tempdir().unwrap();
+        // Makes the certificates.
+        RunningServer::start(folder.path(), TestStore::Sqlite, &[]).stop();
+        let config = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [
+            {"resources": ["secrets"], "providers": [{"aescbc": {"keys": [{"name": "k1", "secret": KEY}]}}]},
+            {"resources": ["configmaps"], "providers": [{"aesgcm": {"keys": [{"name": "k1", "secret": KEY}]}}]},
+            {"resources": ["leases.coordination.k8s.io"], "providers": [{"secretbox": {"keys": [{"name": "k1", "secret": KEY}]}}]},
+        ]});
+        let file = folder.path().join("encryption.json");
+        std::fs::write(&file, config.to_string()).unwrap();
+        let flag = format!("--encryption-provider-config={}", file.display());
+        let server = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcd, &[&flag]);
+        let secret = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}});
+        assert_eq!(block_on(server.admin().create("/api/v1/namespaces/default/secrets", &secret)).status, 201);
+
+        let storage = format!("--etcd-servers={}", etcd.url());
+        let sealed = inventory(folder.path(), &[&storage]);
+        assert_eq!(forms(&sealed, "secrets"), ["- - aescbc:k1 1"]);
+        let opened = inventory(folder.path(), &[&storage, &flag]);
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        assert_eq!(forms(&opened, "secrets"), [format!("v1 {protobuf} aescbc:k1 1")]);
+        assert_eq!(forms(&opened, "namespaces"), [format!("v1 {protobuf} plain 4")]);
+        assert!(forms(&opened, "configmaps")[0].starts_with(&format!("v1 {protobuf} aesgcm:k1")), "{opened}");
+        assert!(
+            forms(&opened, "leases")[0].starts_with(&format!("coordination.k8s.io/v1 {protobuf} secretbox:k1")),
+            "{opened}"
+        );
+        assert!(
+            opened["resources"].as_array().unwrap().iter().all(|found| found["undecodable"]["count"] == 0),
+            "{opened}"
+        );
+        assert!(opened["resources"].as_array().unwrap().iter().all(|found| found["class"] != "unknown"), "{opened}");
+    }
 }

@@ -3,8 +3,8 @@
 mod connection_upgrades;
 mod faults;
 mod forwarding;
-pub(crate) mod kube_apiserver;
 mod outages;
+pub(crate) mod real;
 mod security;
 
 use std::time::{Duration, Instant};

@@ -2,7 +2,6 @@
 
 use cluster_tests::client::ClientCredentials;
 use cluster_tests::gateway::create_gateway_rbac;
-use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease};
 use cluster_tests::wait::eventually;
 use transport::pki::{CertificateAuthority, CertificateUsage};
 
@@ -116,26 +115,36 @@ fn upstream_with_extra_header_gets_no_certificate_users() {
     block_on(check_upstream_with_extra_header(&plane, &unaware, &aware, ClientCredentials::Token("secret".to_owned())));
 }
 
-#[test]
-fn kube_apiserver_with_extra_header_gets_no_certificate_users() {
-    let etcd = Etcd::start();
-    let mut plane = ControlPlane::new(TestStore::Sqlite);
-    // This server only creates the certificates.
-    plane.start("maker", &[]);
-    plane.stop("maker");
-    let tokens = plane.folder().join("tokens.csv");
-    std::fs::write(&tokens, "secret,root,u1,system:masters\n").unwrap();
-    let tokens = format!("--token-auth-file={}", tokens.display());
-    // The flag is a list; this adds an entry.
-    let flags = [tokens.as_str(), "--requestheader-username-headers=X-Other-User"];
-    let Some(real) = KubeApiserver::start_stock(KubeApiserverRelease::New, plane.folder(), &etcd, &flags) else {
-        return;
-    };
-    let upstream = format!("--upstream=https://{}", real.admin().address());
-    let unaware = RunningGateway::launch("unaware", &plane, &[], &[&upstream]);
-    let aware = RunningGateway::launch("aware", &plane, &[], &[&upstream, MATCHING_HEADER_FLAG]);
-    aware.wait_ready();
-    block_on(check_upstream_with_extra_header(&plane, &unaware, &aware, ClientCredentials::Token("secret".to_owned())));
+/// Runs with `cargo xtask real`.
+mod real {
+    use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease};
+
+    use super::*;
+
+    #[test]
+    fn kube_apiserver_with_extra_header_gets_no_certificate_users() {
+        let etcd = Etcd::start();
+        let mut plane = ControlPlane::new(TestStore::Sqlite);
+        // This server only creates the certificates.
+        plane.start("maker", &[]);
+        plane.stop("maker");
+        let tokens = plane.folder().join("tokens.csv");
+        std::fs::write(&tokens, "secret,root,u1,system:masters\n").unwrap();
+        let tokens = format!("--token-auth-file={}", tokens.display());
+        // The flag is a list; this adds an entry.
+        let flags = [tokens.as_str(), "--requestheader-username-headers=X-Other-User"];
+        let real = KubeApiserver::start_stock(KubeApiserverRelease::New, plane.folder(), &etcd, &flags);
+        let upstream = format!("--upstream=https://{}", real.admin().address());
+        let unaware = RunningGateway::launch("unaware", &plane, &[], &[&upstream]);
+        let aware = RunningGateway::launch("aware", &plane, &[], &[&upstream, MATCHING_HEADER_FLAG]);
+        aware.wait_ready();
+        block_on(check_upstream_with_extra_header(
+            &plane,
+            &unaware,
+            &aware,
+            ClientCredentials::Token("secret".to_owned()),
+        ));
+    }
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn route_mismatch_is_rejected_alike_by_kube_apiserver_and_unskew() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Etcd(&etcd));
     plane.start("ours", &OUR_FLAGS);
-    let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &KUBE_APISERVER_FLAGS) else { return };
+    let server = KubeApiserver::start(plane.folder(), &etcd, &KUBE_APISERVER_FLAGS);
     let (ours, real) = (plane.admin("ours"), server.admin());
     block_on(async {
         eventually("our server discovers kube-apiserver", async || expect_ok(&ours, CLASSES_PATH).await).await;
@@ -132,7 +132,7 @@ fn kube_apiserver_and_unskew_serve_each_others_resources() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Etcd(&etcd));
     plane.start("ours", &OUR_FLAGS);
-    let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &KUBE_APISERVER_FLAGS) else { return };
+    let server = KubeApiserver::start(plane.folder(), &etcd, &KUBE_APISERVER_FLAGS);
     let (ours, real) = (plane.admin("ours"), server.admin());
     block_on(async {
         eventually("our server discovers kube-apiserver", async || expect_ok(&ours, CLASSES_PATH).await).await;
@@ -231,7 +231,7 @@ fn namespace_with_objects_of_kube_apiserver_is_deleted() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Etcd(&etcd));
     plane.start("ours", &[OUR_FLAGS[0], "--controllers=*"]);
-    let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
+    let server = KubeApiserver::start(plane.folder(), &etcd, &[]);
     let (ours, real) = (plane.admin("ours"), server.admin());
     block_on(async {
         // `resource.k8s.io/v1` exists from 1.34 on.
@@ -261,7 +261,7 @@ fn resource_of_dead_kube_apiserver_is_503_until_it_returns() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Etcd(&etcd));
     plane.start("ours", &OUR_FLAGS);
-    let Some(real) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
+    let real = KubeApiserver::start(plane.folder(), &etcd, &[]);
     let ours = plane.admin("ours");
     block_on(eventually("our server discovers kube-apiserver", async || expect_ok(&ours, CLASSES_PATH).await));
     real.kill();
@@ -290,7 +290,7 @@ fn custom_resource_of_kube_apiserver_is_served_through_unskew() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Etcd(&etcd));
     plane.start("ours", &OUR_FLAGS);
-    let Some(server) = KubeApiserver::start(plane.folder(), &etcd, &[]) else { return };
+    let server = KubeApiserver::start(plane.folder(), &etcd, &[]);
     let (ours, real) = (plane.admin("ours"), server.admin());
     block_on(async {
         eventually("our server discovers kube-apiserver", async || expect_ok(&ours, CLASSES_PATH).await).await;

@@ -13,7 +13,7 @@ use transport::pki::{CertificateAuthority, CertificateUsage};
 use super::*;
 use crate::access::{certificate_credentials, whoami};
 use crate::custom_resource::{CARTS_PATH, CRD_PATH, carts_crd};
-use crate::peers::kube_apiserver::{ROUTE_MISMATCHES, send_request};
+use crate::peers::real::{ROUTE_MISMATCHES, send_request};
 
 /// `resource.k8s.io/v1` exists from 1.34 on, and no finalizer protects its objects from deletion.
 const DEVICE_CLASSES_PATH: &str = "/apis/resource.k8s.io/v1/deviceclasses";
@@ -35,7 +35,7 @@ fn gateway_merges_kube_apiserver_and_older_server() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Etcd(&etcd));
     plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF]);
-    let Some(real) = KubeApiserver::start(plane.folder(), &etcd, &["--runtime-config=apps/v1=false"]) else { return };
+    let real = KubeApiserver::start(plane.folder(), &etcd, &["--runtime-config=apps/v1=false"]);
     let upstream = format!("--upstream=https://{}", real.admin().address());
     let gateway = RunningGateway::launch("gateway", &plane, &["old"], &[&upstream]);
     gateway.wait_ready();
@@ -89,7 +89,7 @@ fn route_mismatch_gets_the_response_of_kube_apiserver() {
     let etcd = Etcd::start();
     let mut plane = ControlPlane::new(TestStore::Etcd(&etcd));
     plane.start("old", &[OLD_FLAGS[0], PEER_PROXY_OFF]);
-    let Some(real) = KubeApiserver::start(plane.folder(), &etcd, &["--runtime-config=batch/v1=false"]) else { return };
+    let real = KubeApiserver::start(plane.folder(), &etcd, &["--runtime-config=batch/v1=false"]);
     let upstream = format!("--upstream=https://{}", real.admin().address());
     let gateway = RunningGateway::launch("gateway", &plane, &["old"], &[&upstream]);
     gateway.wait_ready();
@@ -174,9 +174,8 @@ fn gateway_merges_two_kube_apiservers_in_both_topologies() {
     plane.start("maker", &[]);
     plane.stop("maker");
     let folder = plane.folder();
-    let Some(mut old) = KubeApiserver::start_stock(KubeApiserverRelease::Old, folder, &etcd, &[]) else { return };
-    let new = KubeApiserver::start_stock(KubeApiserverRelease::New, folder, &etcd, &["--runtime-config=apps/v1=false"])
-        .unwrap();
+    let mut old = KubeApiserver::start_stock(KubeApiserverRelease::Old, folder, &etcd, &[]);
+    let new = KubeApiserver::start_stock(KubeApiserverRelease::New, folder, &etcd, &["--runtime-config=apps/v1=false"]);
     let [old_at, new_at] = [&old, &new].map(|server| server.admin().address().to_owned());
     let other = format!("--upstream=https://{new_at}");
     let front = RunningGateway::launch("front", &plane, &[], &[&format!("--upstream=https://{old_at}"), &other]);
