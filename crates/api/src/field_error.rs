@@ -35,6 +35,16 @@ pub enum FieldErrorKind {
     Forbidden,
     /// The value exceeds a length limit.
     TooLong,
+    /// A list or map has too many entries.
+    TooMany,
+    /// A list or map has too few entries.
+    TooFew,
+    /// The value is shorter than allowed.
+    TooShort,
+    /// The value has another JSON type than its schema says.
+    TypeInvalid,
+    /// A check could not be made.
+    Internal,
 }
 
 impl FieldErrorKind {
@@ -48,6 +58,11 @@ impl FieldErrorKind {
             Self::NotSupported => "FieldValueNotSupported",
             Self::Forbidden => "FieldValueForbidden",
             Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TooFew => "FieldValueTooFew",
+            Self::TooShort => "FieldValueTooShort",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
         }
     }
 
@@ -56,10 +71,14 @@ impl FieldErrorKind {
             Self::NotFound => "Not found",
             Self::Required => "Required value",
             Self::Duplicate => "Duplicate value",
-            Self::Invalid => "Invalid value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Forbidden => "Forbidden",
             Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::TooFew => "Too few",
+            Self::TooShort => "Too short",
+            Self::Internal => "Internal error",
         }
     }
 }
@@ -106,6 +125,22 @@ impl FieldError {
     pub fn too_long(field: impl Into<String>, bytes_max: usize) -> Self {
         let unit = if bytes_max == 1 { "byte" } else { "bytes" };
         Self::new(FieldErrorKind::TooLong, field, None, format!("may not be more than {bytes_max} {unit}"))
+    }
+
+    /// Creates an error for a list or map of `actual` entries, more than `max`.
+    pub fn too_many(field: impl Into<String>, actual: usize, max: usize) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        Self::new(FieldErrorKind::TooMany, field, Some(actual.into()), format!("must have at most {max} {unit}"))
+    }
+
+    /// Creates an error for a value of another JSON type than its schema says.
+    pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::TypeInvalid, field, Some(value.into()), detail)
+    }
+
+    /// Creates an error for a check that could not be made.
+    pub fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Internal, field, None, detail)
     }
 
     /// Returns the class.
@@ -185,6 +220,9 @@ mod tests {
             FieldError::not_supported("spec.type", "X", &[]),
             FieldError::too_long("spec.c", 1),
             FieldError::too_long("spec.c", 253),
+            FieldError::too_many("spec.d", 3, 1),
+            FieldError::type_invalid("spec.e", "string", "spec.e in body must be of type integer: \"string\""),
+            FieldError::internal("spec.f", "no such key: g"),
         ];
         let lines: Vec<_> = errors.iter().map(|error| format!("{} | {error}", error.kind().reason())).collect();
         expect![[r#"
@@ -200,7 +238,10 @@ mod tests {
             FieldValueNotSupported | spec.type: Unsupported value: "X": supported values: "A", "B"
             FieldValueNotSupported | spec.type: Unsupported value: "X"
             FieldValueTooLong | spec.c: Too long: may not be more than 1 byte
-            FieldValueTooLong | spec.c: Too long: may not be more than 253 bytes"#]]
+            FieldValueTooLong | spec.c: Too long: may not be more than 253 bytes
+            FieldValueTooMany | spec.d: Too many: 3: must have at most 1 item
+            FieldValueTypeInvalid | spec.e: Invalid value: "string": spec.e in body must be of type integer: "string"
+            InternalError | spec.f: Internal error: no such key: g"#]]
         .assert_eq(&lines.join("\n"));
     }
 

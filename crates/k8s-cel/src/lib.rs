@@ -26,7 +26,6 @@ mod ops;
 mod parser;
 mod plan;
 mod program;
-pub mod re2;
 mod runtime_cost;
 mod source;
 mod time;

@@ -15,7 +15,6 @@ use crate::program::{
     Attribute, Base, CallNode, ConstantSet, FieldQualifier, Fold, FoldOperation, InSet, ListNode, MapEntryNode, Node,
     ObjectNode, Order, OrderOperator, Program, Qualifier, QualifierKind,
 };
-use crate::re2;
 use crate::runtime_cost::CostRule;
 use crate::types::Type;
 use crate::value::map::OwnedMap;

@@ -4,7 +4,6 @@ use crate::ast::{Ast, Call, ExprId, ExprKind, Literal};
 use crate::check::Checked;
 use crate::error::EvalError;
 use crate::library::text_format::{Clause, interpolate};
-use crate::re2;
 use crate::source::{Issue, add_issue};
 use crate::time::{Timestamp, parse_duration, parse_rfc3339};
 use crate::types::Type;

@@ -7,7 +7,7 @@ use regex::Regex;
 use crate::error::EvalError;
 use crate::eval::{Context, Evaluated, Invocation};
 use crate::function::Function;
-use crate::re2::{self, PatternError};
+use re2::PatternError;
 use crate::value::{Text, Value};
 
 pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> Evaluated<'a> {

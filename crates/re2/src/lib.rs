@@ -31,10 +31,10 @@ const MAX_PROGRAM_BYTES: usize = 4 << 20;
 
 /// A pattern that is known to be valid.
 #[derive(Clone, Debug)]
-pub(crate) struct Translated {
+pub struct Translated {
     text: String,
     /// About how many states the compiled pattern has, counted repetitions written out.
-    pub(crate) states: u64,
+    pub states: u64,
 }
 
 /// Compiles a pattern of Go's syntax.
@@ -43,7 +43,7 @@ pub fn compile(pattern: &str) -> Result<Regex, PatternError> {
 }
 
 /// Compiles a translated pattern; takes time in proportion to its states.
-pub(crate) fn build(pattern: &str, translated: &Translated) -> Result<Regex, PatternError> {
+pub fn build(pattern: &str, translated: &Translated) -> Result<Regex, PatternError> {
     RegexBuilder::new(&translated.text)
         .size_limit(MAX_PROGRAM_BYTES)
         .dfa_size_limit(MAX_PROGRAM_BYTES)
@@ -53,7 +53,7 @@ pub(crate) fn build(pattern: &str, translated: &Translated) -> Result<Regex, Pat
 }
 
 /// Checks a pattern of Go's syntax and writes it in the `regex` crate's.
-pub(crate) fn translate(pattern: &str) -> Result<Translated, PatternError> {
+pub fn translate(pattern: &str) -> Result<Translated, PatternError> {
     let mut translator = Translator {
         pattern,
         rest: pattern,

@@ -1,0 +1,8 @@
+//! Custom resources: from CustomResourceDefinition objects to served resources.
+//!
+//! Everything here is a function over values: a definition object in, its verdict, its served versions, its names or its
+//! next condition out. Storage, caches and requests are `apiserver`'s.
+
+pub mod definition;
+
+pub use definition::Definition;
