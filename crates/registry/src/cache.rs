@@ -4,6 +4,7 @@
 //! advances [`WatchCache::applied_revision`], so a reader that waits for a revision finds every change up to it.
 
 mod change_history;
+mod custom_caches;
 mod reflector;
 mod resource_cache;
 mod snapshot_pins;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 
 pub use change_history::KeyChange;
+use custom_caches::CustomCaches;
 pub use resource_cache::{ResourceCache, ResourceSnapshot, ValueFormat};
 pub(crate) use snapshot_pins::SnapshotPin;
 
@@ -78,17 +80,19 @@ struct WatchCacheProgress {
     progress_request: Option<store::contract::ProgressRequest>,
 }
 
-/// All resource caches, in ascending order of prefix. No prefix begins with another.
+/// All resource caches. A key belongs to at most one of them.
 #[derive(Debug)]
 struct ResourceCaches {
-    caches: Vec<Arc<ResourceCache>>,
+    /// The prefixes known at start, in ascending order. No prefix begins with another.
+    fixed: Vec<Arc<ResourceCache>>,
+    custom: CustomCaches,
 }
 
 impl WatchCache {
     /// Starts to follow the store. `resources` lists the key prefixes to cache, with the format of their values; other
-    /// keys are ignored. The cache is empty until [`WatchCache::wait_for_sync`].
+    /// keys are ignored, except those of custom resources. The cache is empty until [`WatchCache::wait_for_sync`].
     pub fn start(store: Arc<dyn Store>, prefix: Key, resources: Vec<(Key, ValueFormat)>, tasks: &Tasks) -> Self {
-        let resource_caches = Arc::new(ResourceCaches::new(resources));
+        let resource_caches = Arc::new(ResourceCaches::new(prefix.clone(), resources));
         let (progress_sender, progress) = watch::channel(WatchCacheProgress::default());
         let (failures_sender, failures) = watch::channel(0);
         let follower = reflector::Reflector {
@@ -104,12 +108,15 @@ impl WatchCache {
 
     /// The cache of a prefix that was passed to [`WatchCache::start`].
     pub fn resource_cache(&self, prefix: &[u8]) -> Option<&Arc<ResourceCache>> {
-        self.resources.for_key(prefix).filter(|resource_cache| resource_cache.prefix() == prefix)
+        self.resources.fixed_for_key(prefix).filter(|resource_cache| resource_cache.prefix() == prefix)
     }
 
-    /// All resource caches, in ascending order of prefix.
-    pub fn resource_caches(&self) -> &[Arc<ResourceCache>] {
-        &self.resources.caches
+    /// The cache of a custom resource; `None` if its keys belong to a prefix that was passed to [`WatchCache::start`].
+    ///
+    /// Objects of custom resources are cached whether or not anything defines the resource, so this cache is complete
+    /// from the first call on.
+    pub fn custom_resource_cache(&self, group: &str, resource: &str) -> Option<Arc<ResourceCache>> {
+        self.resources.for_custom_resource(group, resource)
     }
 
     /// Every change up to this revision is in the snapshots.
@@ -166,7 +173,7 @@ impl WatchCache {
 pub struct CacheStopped;
 
 impl ResourceCaches {
-    fn new(prefixes: Vec<(Key, ValueFormat)>) -> Self {
+    fn new(root: Key, prefixes: Vec<(Key, ValueFormat)>) -> Self {
         let mut resource_caches: Vec<_> =
             prefixes.into_iter().map(|(prefix, form)| Arc::new(ResourceCache::new(prefix, form))).collect();
         resource_caches.sort_by(|a, b| a.prefix().cmp(b.prefix()));
@@ -174,12 +181,26 @@ impl ResourceCaches {
             resource_caches.windows(2).all(|pair| !pair[1].prefix().starts_with(pair[0].prefix())),
             "a key must belong to one resource cache only"
         );
-        Self { caches: resource_caches }
+        Self { fixed: resource_caches, custom: CustomCaches::new(root) }
     }
 
-    fn for_key(&self, key: &[u8]) -> Option<&Arc<ResourceCache>> {
-        let after = self.caches.partition_point(|resource_cache| resource_cache.prefix().as_ref() <= key);
-        let resource_cache = &self.caches[after.checked_sub(1)?];
+    fn fixed_for_key(&self, key: &[u8]) -> Option<&Arc<ResourceCache>> {
+        let after = self.fixed.partition_point(|resource_cache| resource_cache.prefix().as_ref() <= key);
+        let resource_cache = &self.fixed[after.checked_sub(1)?];
         key.starts_with(resource_cache.prefix()).then_some(resource_cache)
+    }
+
+    fn for_key(&self, key: &[u8]) -> Option<Arc<ResourceCache>> {
+        self.fixed_for_key(key).cloned().or_else(|| self.custom.for_key(key))
+    }
+
+    fn for_custom_resource(&self, group: &str, resource: &str) -> Option<Arc<ResourceCache>> {
+        let prefix = self.custom.prefix_of(group, resource);
+        if self.fixed_for_key(&prefix).is_some() { None } else { self.custom.for_key(&prefix) }
+    }
+
+    /// Every cache. Custom caches that are created later are complete after `complete_after`.
+    fn all_after(&self, complete_after: Revision) -> Vec<Arc<ResourceCache>> {
+        self.fixed.iter().cloned().chain(self.custom.all_after(complete_after)).collect()
     }
 }

@@ -22,7 +22,7 @@ pub use cache::{CachedEntry, CachedValue, KeyChange, ResourceCache, ValueFormat,
 pub use read::{ListPage, ListSelection, ReadError};
 pub use snapshot_reader::SnapshotReader;
 pub use watch::{CacheWatcher, WatchExpired};
-pub use write::{WriteDecision, WriteError, WriteOnceOutcome, WriteOutcome};
+pub use write::{WriteConditions, WriteDecision, WriteError, WriteOnceOutcome, WriteOutcome};
 
 /// The objects of one store. Clones share the cache and the barrier.
 #[derive(Clone, Debug)]

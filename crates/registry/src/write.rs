@@ -32,6 +32,22 @@ pub enum WriteDecision {
     Keep,
 }
 
+/// What a write depends on, and what is written with it, in the same transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteConditions<'a> {
+    /// Other keys, which must be at these revisions.
+    pub compares: &'a [Compare],
+    /// Writes to other keys. They need no permit, so they must not be objects.
+    pub ops: &'a [Op],
+}
+
+impl<'a> WriteConditions<'a> {
+    /// Conditions on other keys alone.
+    pub fn unchanged(compares: &'a [Compare]) -> Self {
+        Self { compares, ops: &[] }
+    }
+}
+
 /// The result of a write.
 #[derive(Debug)]
 pub enum WriteOutcome {
@@ -67,9 +83,14 @@ pub enum WriteError<E> {
     /// The store failed; its error tells whether the write may have happened.
     #[error(transparent)]
     Store(store::Error),
-    /// The condition key is not at the expected revision. Nothing was written.
+    /// A condition key is not at the expected revision. Nothing was written.
     #[error("a condition of the write was changed concurrently")]
-    ConditionChanged,
+    ConditionChanged {
+        /// The key of the condition.
+        key: Key,
+        /// The revision of the store as of which the key was read.
+        as_of: Revision,
+    },
     /// Other writers changed the key in every attempt. Nothing was written.
     #[error("too many concurrent writes to this object")]
     TooManyConflicts,
@@ -87,17 +108,17 @@ impl Registry {
         key: &Key,
         decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, E>,
     ) -> Result<WriteOutcome, WriteError<E>> {
-        self.write_if(resource, resource_cache, key, None, decide).await
+        self.write_if(resource, resource_cache, key, WriteConditions::default(), decide).await
     }
 
-    /// Like [`Self::write`], but only while another key is at the expected revision, compared in the same transaction.
-    /// [`WriteError::ConditionChanged`] if it is not.
+    /// Like [`Self::write`], but only while other keys are at their expected revisions, compared in the same transaction.
+    /// [`WriteError::ConditionChanged`] names the first that is not.
     pub async fn write_if<E>(
         &self,
         resource: GroupResource<&str>,
         resource_cache: &ResourceCache,
         key: &Key,
-        condition: Option<&Compare>,
+        conditions: WriteConditions<'_>,
         mut decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, E>,
     ) -> Result<WriteOutcome, WriteError<E>> {
         let mut current = resource_cache.get(key);
@@ -121,7 +142,7 @@ impl Registry {
                 return Ok(WriteOutcome::Unchanged);
             }
             let latest_revision = latest.map(|cached| cached.revision);
-            let target = WriteTarget { resource, resource_cache, key, expected_revision: latest_revision, condition };
+            let target = WriteTarget { resource, resource_cache, key, expected_revision: latest_revision, conditions };
             match self.commit_once(target, &decision).await? {
                 CommitOutcome::Committed(revision) => return Ok(write_outcome(decision, revision)),
                 CommitOutcome::Conflict(found) => {
@@ -144,7 +165,8 @@ impl Registry {
         decision: WriteDecision,
     ) -> Result<WriteOnceOutcome, WriteError<std::convert::Infallible>> {
         for _ in 0..ATTEMPTS_MAX {
-            let target = WriteTarget { resource, resource_cache, key, expected_revision, condition: None };
+            let conditions = WriteConditions::default();
+            let target = WriteTarget { resource, resource_cache, key, expected_revision, conditions };
             match self.commit_once(target, &decision).await? {
                 CommitOutcome::Committed(revision) => {
                     return Ok(WriteOnceOutcome::Written(write_outcome(decision, revision)));
@@ -169,7 +191,7 @@ impl Registry {
         target: WriteTarget<'_>,
         decision: &WriteDecision,
     ) -> Result<CommitOutcome, WriteError<E>> {
-        let WriteTarget { resource, resource_cache, key, expected_revision, condition } = target;
+        let WriteTarget { resource, resource_cache, key, expected_revision, conditions } = target;
         let path = key.strip_prefix(resource_cache.prefix().as_ref()).unwrap_or_default();
         let subject = PermitRequest { resource, path, author: self.author, expected_revision };
         let permit = self.barrier.permit(&subject)?;
@@ -179,10 +201,10 @@ impl Registry {
             TransactionOutcome::Conflict { current, revision } => {
                 let mut current = current.into_iter();
                 let object = current.next().flatten();
-                if let Some(condition) = condition
-                    && current.next().flatten().map(|entry| entry.revision) != condition.revision
-                {
-                    return Err(WriteError::ConditionChanged);
+                for condition in conditions.compares {
+                    if current.next().flatten().map(|entry| entry.revision) != condition.revision {
+                        return Err(WriteError::ConditionChanged { key: condition.key.clone(), as_of: revision });
+                    }
                 }
                 if let (Some(depended_on), Some(found)) = (depended_on, current.next())
                     && found.as_ref().map(|entry| entry.revision) != depended_on
@@ -198,7 +220,7 @@ impl Registry {
     async fn persist(
         &self,
         permit: Permit,
-        WriteTarget { key, expected_revision, condition, .. }: WriteTarget<'_>,
+        WriteTarget { key, expected_revision, conditions, .. }: WriteTarget<'_>,
         decision: &WriteDecision,
     ) -> Result<TransactionOutcome, store::Error> {
         let op = match decision {
@@ -206,8 +228,10 @@ impl Registry {
             WriteDecision::Delete | WriteDecision::Keep => Op::Delete { key: key.clone() },
         };
         let own = Compare { key: key.clone(), revision: expected_revision };
-        let compares = std::iter::once(own).chain(condition.cloned()).chain(permit.condition).collect();
-        self.store.commit(Transaction { compares, ops: vec![op] }).await
+        let compares =
+            std::iter::once(own).chain(conditions.compares.iter().cloned()).chain(permit.condition).collect();
+        let ops = std::iter::once(op).chain(conditions.ops.iter().cloned()).collect();
+        self.store.commit(Transaction { compares, ops }).await
     }
 
     async fn read_newest(&self, key: &Key) -> Result<Option<std::sync::Arc<CachedEntry>>, ReadError> {
@@ -224,7 +248,7 @@ struct WriteTarget<'a> {
     key: &'a Key,
     /// The required revision of the key; `None`: absent.
     expected_revision: Option<Revision>,
-    condition: Option<&'a Compare>,
+    conditions: WriteConditions<'a>,
 }
 
 /// The result of a transaction; a conflict holds the current entry of the key.

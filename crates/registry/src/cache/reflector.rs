@@ -86,7 +86,7 @@ impl Reflector {
     /// Fills the caches with the current state and drops their history.
     async fn fill_from_present(&self) -> Result<(Revision, Watch), Error> {
         let (mut entries, revision) = self.read_all(None).await?;
-        for resource_cache in &self.resources.caches {
+        for resource_cache in self.resources.all_after(revision) {
             resource_cache.reset_history(revision);
             resource_cache.publish(
                 resource_cache.build_snapshot(entries.remove(resource_cache.prefix()).unwrap_or_default(), revision),
@@ -107,13 +107,12 @@ impl Reflector {
         }
         let (mut entries, past) = self.read_oldest_replayable(present).await?;
         let mut watch = self.store.watch(self.prefix.clone(), past.next()).await?;
-        let mut pending: Vec<(&Arc<ResourceCache>, ResourceSnapshot)> = Vec::new();
-        for resource_cache in &self.resources.caches {
+        let mut pending: Vec<(Arc<ResourceCache>, ResourceSnapshot)> = Vec::new();
+        for resource_cache in self.resources.all_after(past) {
             resource_cache.reset_history(past);
-            pending.push((
-                resource_cache,
-                resource_cache.build_snapshot(entries.remove(resource_cache.prefix()).unwrap_or_default(), past),
-            ));
+            let snapshot =
+                resource_cache.build_snapshot(entries.remove(resource_cache.prefix()).unwrap_or_default(), past);
+            pending.push((resource_cache, snapshot));
         }
         let mut through = past;
         while through < present {
@@ -199,14 +198,14 @@ impl Reflector {
     }
 
     /// Applies events to unpublished snapshots; a missing one starts as a copy of the published snapshot.
-    fn apply_events<'a>(&'a self, batch: WatchBatch, snapshots: &mut Vec<(&'a Arc<ResourceCache>, ResourceSnapshot)>) {
+    fn apply_events(&self, batch: WatchBatch, snapshots: &mut Vec<(Arc<ResourceCache>, ResourceSnapshot)>) {
         let now = tokio::time::Instant::now();
         for event in batch.events {
             let Some(resource_cache) = self.resources.for_key(event.key()) else { continue };
-            let at = match snapshots.iter().position(|(known, _)| Arc::ptr_eq(known, resource_cache)) {
+            let at = match snapshots.iter().position(|(known, _)| Arc::ptr_eq(known, &resource_cache)) {
                 Some(at) => at,
                 None => {
-                    snapshots.push((resource_cache, (*resource_cache.snapshot()).clone()));
+                    snapshots.push((resource_cache.clone(), (*resource_cache.snapshot()).clone()));
                     snapshots.len() - 1
                 }
             };

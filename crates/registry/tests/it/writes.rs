@@ -1,6 +1,6 @@
 //! Writes are decided on the newest state, need a permit, and lose no update.
 
-use registry::{BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteOnceOutcome};
+use registry::{BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteConditions, WriteOnceOutcome};
 use store::{Compare, Revision, StoreEntry};
 
 use super::*;
@@ -177,14 +177,16 @@ async fn write_if_fails_when_condition_key_changed() {
     let seen = Revision(a.put("place", "1").await.revision);
     let beside = Compare { key: pod_key("place"), revision: Some(seen) };
     let put = |_: Option<&StoredObject>| Ok::<_, ()>(WriteDecision::Put { value: pod_json("web", "1"), ttl: None });
-    let write =
-        async |beside: &Compare| a.registry.write_if(PODS, &a.pod_cache(), &pod_key("web"), Some(beside), put).await;
+    let write = async |beside: &Compare| {
+        let conditions = WriteConditions::unchanged(std::slice::from_ref(beside));
+        a.registry.write_if(PODS, &a.pod_cache(), &pod_key("web"), conditions, put).await
+    };
     assert!(matches!(write(&beside).await, Ok(WriteOutcome::Put(_))));
     let newer = Compare { key: pod_key("place"), revision: Some(Revision(b.put("place", "2").await.revision)) };
-    assert!(matches!(write(&beside).await, Err(WriteError::ConditionChanged)));
+    assert!(matches!(write(&beside).await, Err(WriteError::ConditionChanged { .. })));
     assert!(matches!(write(&newer).await, Ok(WriteOutcome::Put(_))));
     b.delete("place").await;
-    assert!(matches!(write(&newer).await, Err(WriteError::ConditionChanged)));
+    assert!(matches!(write(&newer).await, Err(WriteError::ConditionChanged { .. })));
     assert!(matches!(write(&Compare { key: pod_key("place"), revision: None }).await, Ok(WriteOutcome::Put(_))));
     a.stop().await;
     b.stop().await;
