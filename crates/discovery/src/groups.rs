@@ -174,6 +174,26 @@ impl GroupDiscoveryList {
         Self::from_hashed(documents.iter().flat_map(|document| document.hashed_groups()))
     }
 
+    /// Adds the groups of a document whose groups come after this one's. Versions of a group that both have are united,
+    /// this document's first; a version that both have stays as it is here.
+    pub fn with_later_groups(&self, later: &Self) -> Self {
+        let extended = self.hashed_groups().map(|hashed| match later.group(&hashed.group.name) {
+            None => hashed,
+            Some(more) => {
+                let is_new =
+                    |version: &&VersionDiscovery| hashed.group.versions.iter().all(|known| known.name != version.name);
+                let added: Vec<_> = more.versions.iter().filter(is_new).cloned().collect();
+                if added.is_empty() {
+                    return hashed;
+                }
+                let versions = hashed.group.versions.iter().cloned().chain(added).collect();
+                HashedGroup::new(Arc::new(GroupDiscovery { versions, ..(*hashed.group).clone() }))
+            }
+        });
+        let others = later.hashed_groups().filter(|hashed| self.group(&hashed.group.name).is_none());
+        Self::from_hashed(extended.chain(others))
+    }
+
     /// Applies `change` to each group; `None` removes it. Only changed groups are hashed again.
     pub fn filter_map_groups(&self, change: impl Fn(&Arc<GroupDiscovery>) -> Option<Arc<GroupDiscovery>>) -> Self {
         let changed = |hashed: HashedGroup| match change(&hashed.group)? {

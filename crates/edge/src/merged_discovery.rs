@@ -158,7 +158,8 @@ impl<'a> DiscoveryPage<'a> {
     }
 }
 
-/// True if this server lists every resource of the version: its own page is then preferred, because it has storage version hashes.
+/// True if this server lists every resource of the version: its own page is then preferred, because it has storage version
+/// hashes.
 fn is_complete_locally(key: &str, view: &View) -> bool {
     let mut segments = key.split('/');
     let (groups, ours, group) = match segments.next() {
@@ -166,7 +167,8 @@ fn is_complete_locally(key: &str, view: &View) -> bool {
         _ => (view.merged_documents().apis(), view.local_document().apis(), segments.next().unwrap_or_default()),
     };
     let Some(version) = segments.next() else { return false };
-    match (groups.version(group, version), ours.version(group, version)) {
+    let ours = ours.version(group, version).or_else(|| view.shared_groups().version(group, version));
+    match (groups.version(group, version), ours) {
         (Some(merged), Some(ours)) => merged.resources == ours.resources,
         (None, _) | (_, None) => false,
     }

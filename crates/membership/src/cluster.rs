@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::absence_proof::{AbsenceNotProven, AbsenceProver};
 use crate::discovery_fetch::STALE_QUEUE_MAX;
-use crate::exclusion::DefinedResources;
+use crate::exclusion::SharedResources;
 use crate::hop::Hop;
 use crate::identity::ServerId;
 use crate::members::CleanupAction;
@@ -61,13 +61,13 @@ impl fmt::Debug for Cluster {
 impl Cluster {
     /// Starts to follow the cluster without joining it.
     ///
-    /// `local_groups` is what this process serves itself, all groups in one document; `defined` is what of the definitions in
+    /// `local_groups` is what this process serves itself, all groups in one document; `shared` is what of the definitions in
     /// storage it can serve itself.
     pub fn start(
         config: MembershipConfig,
         sources: ClusterSources,
         local_groups: watch::Receiver<Arc<GroupDiscoveryList>>,
-        defined: watch::Receiver<Arc<DefinedResources>>,
+        shared: watch::Receiver<SharedResources>,
         metrics: &Metrics,
         tasks: &Tasks,
     ) -> (Self, ClusterOutputs) {
@@ -80,7 +80,7 @@ impl Cluster {
         let (cleanup_sender, cleanup_actions) = watch::channel(Arc::<[CleanupAction]>::from([]));
         let (stale_sender, stale_members) = mpsc::channel(STALE_QUEUE_MAX);
         let ClusterSources { members, progress, definitions } = sources;
-        let sources = MembershipSources { members, local_groups, defined, attempted, catch_up_requests };
+        let sources = MembershipSources { members, local_groups, shared, attempted, catch_up_requests };
         let outputs = MembershipOutputs { view, own_document: own_document_sender, cleanup_actions: cleanup_sender };
         let membership = MembershipTask::new(config, sources, outputs, milestones.clone(), metrics.clone());
         tasks.spawn("membership", |stop| membership.run(stop));

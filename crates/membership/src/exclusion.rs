@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery::SharedStr;
+use discovery::{GroupDiscoveryList, SharedStr};
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
@@ -41,6 +41,22 @@ pub enum DefinedResource {
 /// The resources from definitions in storage that this server can itself serve. Requests for others are forwarded to a peer
 /// that serves them, like for any other resource.
 pub type DefinedResources = BTreeSet<DefinedResource>;
+
+/// What definitions in storage bring, as far as this server can serve it. Every server derives the same value from the same
+/// definitions.
+#[derive(Clone, Debug)]
+pub struct SharedResources {
+    /// The names, which are excluded from peers' documents.
+    pub defined: Arc<DefinedResources>,
+    /// The groups for the merged discovery document. They come after built-in groups.
+    pub groups: Arc<GroupDiscoveryList>,
+}
+
+impl Default for SharedResources {
+    fn default() -> Self {
+        Self { defined: Arc::default(), groups: Arc::new(GroupDiscoveryList::new(Vec::new())) }
+    }
+}
 
 /// The state of the definition that excludes a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

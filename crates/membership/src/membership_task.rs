@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::documents::{ServerDocument, UnimplementedResource};
-use crate::exclusion::{DELETED_GRACE_PERIOD, DefinedResources, ExclusionManager};
+use crate::exclusion::{DELETED_GRACE_PERIOD, ExclusionManager, SharedResources};
 use crate::identity::ServerId;
 use crate::members::{CleanupAction, Member, MemberTimeouts, MemberTracker, TrackedDocument};
 use crate::metrics::{Metrics, SyncError};
@@ -65,7 +65,7 @@ pub(crate) struct MembershipSources {
     /// What this server serves.
     pub(crate) local_groups: watch::Receiver<Arc<GroupDiscoveryList>>,
     /// Resources from definitions in storage that this server can serve.
-    pub(crate) defined: watch::Receiver<Arc<DefinedResources>>,
+    pub(crate) shared: watch::Receiver<SharedResources>,
     /// Members that were fetched from, with whatever result.
     pub(crate) attempted: mpsc::Receiver<ServerId>,
     /// Answered when everything that is in the feeds now is in the view.
@@ -126,6 +126,7 @@ impl MembershipTask {
             ),
             members: Arc::default(),
             exclusion: Arc::default(),
+            shared_groups: SharedResources::default().groups,
             first_sync: FirstSync::Pending,
             peering: config.peering,
             may_be_built_in: config.may_be_built_in,
@@ -140,7 +141,7 @@ impl MembershipTask {
             let MembershipSources {
                 members: MemberFeeds { presence, addresses, documents, failures },
                 local_groups: local,
-                defined: shared,
+                shared,
                 attempted,
                 catch_up_requests,
             } = &mut self.sources;
@@ -178,13 +179,14 @@ impl MembershipTask {
             // Nothing is fetched, so only the lists are waited for.
             Peering::Disabled => self.first_sync.update(&[], now),
         };
-        let defined = self.sources.defined.borrow_and_update().clone();
-        let exclusion = self.exclusion_manager.observe(&defined, now);
+        let shared = self.sources.shared.borrow_and_update().clone();
+        let exclusion = self.exclusion_manager.observe(&shared.defined, now);
         self.publish_view(ViewInputs {
             this_server: self.config.server.clone(),
             local_document: self.local_document.clone(),
             members: members.into(),
             exclusion,
+            shared_groups: shared.groups,
             first_sync,
             peering: self.config.peering,
             may_be_built_in: self.config.may_be_built_in,

@@ -29,6 +29,8 @@ pub struct MergedInput {
     pub document: Arc<ServerDocument>,
     /// The resources of the document that do not count.
     pub exclusion: Arc<Exclusion>,
+    /// The groups of custom resources. They count as part of every document, so that all servers order them alike.
+    pub shared_groups: Arc<GroupDiscoveryList>,
 }
 
 /// The merged documents. They are encoded when first requested, reusing parts of the last encoded ones.
@@ -55,9 +57,9 @@ impl MergedDocuments {
         if are_same_inputs(&inputs, &self.inputs) {
             return self.clone();
         }
-        let excluded =
-            self.inputs.iter().zip(&self.merge_inputs).map(|(input, part)| (exclusion_key(input), part.groups.clone()));
-        let merge_inputs = merge_inputs(&inputs, excluded.collect(), ServerDocument::apis);
+        let known = self.inputs.iter().zip(&self.merge_inputs);
+        let known = known.map(|(input, part)| (contribution_key(input), part.groups.clone())).collect();
+        let merge_inputs = merge_inputs(&inputs, known, contribution_to_apis);
         Arc::new(Self {
             inputs,
             apis: self.apis.merge_incrementally(&merge_inputs),
@@ -74,7 +76,7 @@ impl MergedDocuments {
 
     /// The groups of `/api`: only with `--merge-discovery=all`, computed when first requested.
     pub fn core(&self) -> &Arc<GroupDiscoveryList> {
-        self.core.get_or_init(|| merge(&merge_inputs(&self.inputs, HashMap::new(), ServerDocument::core)).groups)
+        self.core.get_or_init(|| merge(&merge_inputs(&self.inputs, HashMap::new(), contribution_to_core)).groups)
     }
 
     /// The descriptions on which servers differ.
@@ -130,31 +132,39 @@ fn are_same_inputs(a: &[MergedInput], b: &[MergedInput]) -> bool {
             && a.liveness == b.liveness
             && Arc::ptr_eq(&a.document, &b.document)
             && Arc::ptr_eq(&a.exclusion, &b.exclusion)
+            && Arc::ptr_eq(&a.shared_groups, &b.shared_groups)
     };
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-/// A document and its exclusion, by address.
-type ExclusionKey = (*const ServerDocument, *const Exclusion);
+/// A document, its exclusion and the shared groups, by address.
+type ContributionKey = (*const ServerDocument, *const Exclusion, *const GroupDiscoveryList);
 
-fn exclusion_key(input: &MergedInput) -> ExclusionKey {
-    (Arc::as_ptr(&input.document), Arc::as_ptr(&input.exclusion))
+fn contribution_key(input: &MergedInput) -> ContributionKey {
+    (Arc::as_ptr(&input.document), Arc::as_ptr(&input.exclusion), Arc::as_ptr(&input.shared_groups))
 }
 
-/// The contribution of each server without excluded resources. The exclusion of a document is computed once, and reused from
-/// the last inputs.
+/// The contribution of each server. It is computed once per document, and reused from the last inputs.
 fn merge_inputs(
     inputs: &[MergedInput],
-    mut excluded: HashMap<ExclusionKey, Arc<GroupDiscoveryList>>,
-    part: impl Fn(&ServerDocument) -> &Arc<GroupDiscoveryList>,
+    mut known: HashMap<ContributionKey, Arc<GroupDiscoveryList>>,
+    contribution: impl Fn(&MergedInput) -> Arc<GroupDiscoveryList>,
 ) -> Vec<MergeInput> {
     let inputs = inputs.iter().map(|input| {
-        let groups = excluded
-            .entry(exclusion_key(input))
-            .or_insert_with(|| exclude_from_groups(part(&input.document), &input.exclusion));
+        let groups = known.entry(contribution_key(input)).or_insert_with(|| contribution(input));
         MergeInput { server: input.server.name().clone(), liveness: input.liveness, groups: groups.clone() }
     });
     inputs.collect()
+}
+
+/// The groups of `/apis` without excluded resources, followed by the groups of custom resources.
+fn contribution_to_apis(input: &MergedInput) -> Arc<GroupDiscoveryList> {
+    let own = exclude_from_groups(input.document.apis(), &input.exclusion);
+    if input.shared_groups.items().is_empty() { own } else { Arc::new(own.with_later_groups(&input.shared_groups)) }
+}
+
+fn contribution_to_core(input: &MergedInput) -> Arc<GroupDiscoveryList> {
+    exclude_from_groups(input.document.core(), &input.exclusion)
 }
 
 /// No resource has this name, so it is excluded only with its whole version.

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use crate::cleanup::CleanupTask;
 use crate::cluster::{Cluster, ClusterSources};
 use crate::discovery_fetch::{DiscoveryFetchConfig, DiscoveryFetchers};
-use crate::exclusion::DefinedResources;
+use crate::exclusion::SharedResources;
 use crate::identity::ServerId;
 use crate::members::CleanupAction;
 use crate::membership_task::{MembershipConfig, OwnDocument};
@@ -64,12 +64,12 @@ impl fmt::Debug for Participant {
 }
 
 impl Participant {
-    /// Starts to follow the cluster without joining it; see [`Cluster::start`] for `local_groups` and `defined`.
+    /// Starts to follow the cluster without joining it; see [`Cluster::start`] for `local_groups` and `shared`.
     pub fn start(
         config: ParticipantConfig,
         ports: &ParticipantPorts,
         local_groups: watch::Receiver<Arc<GroupDiscoveryList>>,
-        defined: watch::Receiver<Arc<DefinedResources>>,
+        shared: watch::Receiver<SharedResources>,
         metrics: &Metrics,
         tasks: &Tasks,
     ) -> Self {
@@ -79,7 +79,7 @@ impl Participant {
             progress: ports.progress.clone(),
             definitions: Some(ports.definitions.clone()),
         };
-        let (cluster, outputs) = Cluster::start(membership, sources, local_groups.clone(), defined, metrics, tasks);
+        let (cluster, outputs) = Cluster::start(membership, sources, local_groups.clone(), shared, metrics, tasks);
         start_cleanup(&presence, ports, outputs.cleanup_actions, cluster.milestones(), tasks);
         let (stale, attempted) = (outputs.stale_members, outputs.attempted);
         start_discovery_fetch(discovery_fetch, ports, &cluster, stale, attempted, metrics, tasks);

@@ -24,7 +24,7 @@ use prometheus::{IntCounterVec, Opts, Registry};
 use tokio::time::Instant;
 
 use crate::documents::{DocumentSource, Retention, ServerDocument, StoredDocument, UnimplementedResource};
-use crate::exclusion::{DELETED_GRACE_PERIOD, DefinedResource, DefinedResources, ExclusionManager};
+use crate::exclusion::{DELETED_GRACE_PERIOD, DefinedResource, DefinedResources, ExclusionManager, SharedResources};
 use crate::identity::{HolderIdentity, ServerId};
 use crate::members::{Member, MemberState, TrackedDocument};
 use crate::ports::EntryVersion as StoredVersion;
@@ -94,6 +94,7 @@ pub(crate) fn view_inputs_from_notation(cluster: &str) -> ViewInputs {
         local_document: Arc::new(server_document_from_notation("")),
         members: Arc::default(),
         exclusion: Arc::default(),
+        shared_groups: SharedResources::default().groups,
         first_sync: FirstSync::Over,
         peering: Peering::Enabled,
         may_be_built_in: |name| !name.group.contains('.') || name.group.ends_with(".k8s.io"),

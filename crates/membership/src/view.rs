@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::Address;
 use api::GroupVersionResource;
-use discovery::ServerLiveness;
+use discovery::{GroupDiscoveryList, ServerLiveness};
 
 use crate::documents::ServerDocument;
 use crate::exclusion::Exclusion;
@@ -26,6 +26,7 @@ pub struct View {
     local_document: Arc<ServerDocument>,
     members: Arc<[Member]>,
     exclusion: Arc<Exclusion>,
+    shared_groups: Arc<GroupDiscoveryList>,
     first_sync: FirstSync,
     peering: Peering,
     may_be_built_in: MayBeBuiltIn,
@@ -45,6 +46,8 @@ pub struct ViewInputs {
     pub members: Arc<[Member]>,
     /// The resources that are excluded from their documents.
     pub exclusion: Arc<Exclusion>,
+    /// The groups of custom resources, which every server serves.
+    pub shared_groups: Arc<GroupDiscoveryList>,
     /// Whether every member's document is known or was tried once.
     pub first_sync: FirstSync,
     /// Whether requests to peers are possible.
@@ -74,14 +77,23 @@ pub enum Peering {
 impl View {
     /// Derives a view from its inputs, reusing the parts of `previous` that did not change.
     pub fn new(inputs: ViewInputs, previous: Option<&Self>) -> Self {
-        let ViewInputs { this_server, local_document, mut members, exclusion, first_sync, peering, may_be_built_in } =
-            inputs;
+        let ViewInputs {
+            this_server,
+            local_document,
+            mut members,
+            exclusion,
+            shared_groups,
+            first_sync,
+            peering,
+            may_be_built_in,
+        } = inputs;
         if peering == Peering::Disabled {
             members = members.iter().filter_map(as_mute).collect();
         }
         let same_inputs = previous.filter(|last| {
             Arc::ptr_eq(&last.local_document, &local_document)
                 && Arc::ptr_eq(&last.exclusion, &exclusion)
+                && Arc::ptr_eq(&last.shared_groups, &shared_groups)
                 && have_same_documents(&last.members, &members)
         });
         let (table, merged) = match same_inputs {
@@ -90,10 +102,8 @@ impl View {
                 let (last_table, last_merged) = previous
                     .map_or_else(Default::default, |last| (last.routing_table.clone(), last.merged_documents.clone()));
                 let table = last_table.rebuild(&local_document, &serving_members(&members), &exclusion);
-                (
-                    Arc::new(table),
-                    last_merged.update(merged_inputs(&this_server, &local_document, &members, &exclusion)),
-                )
+                let inputs = merged_inputs(&this_server, &local_document, &members, &exclusion, &shared_groups);
+                (Arc::new(table), last_merged.update(inputs))
             }
         };
         let unheard = incomplete_reason(&members, first_sync);
@@ -102,6 +112,7 @@ impl View {
             local_document,
             members,
             exclusion,
+            shared_groups,
             first_sync,
             peering,
             may_be_built_in,
@@ -119,6 +130,7 @@ impl View {
         };
         Arc::ptr_eq(&self.local_document, &inputs.local_document)
             && Arc::ptr_eq(&self.exclusion, &inputs.exclusion)
+            && Arc::ptr_eq(&self.shared_groups, &inputs.shared_groups)
             && self.first_sync == inputs.first_sync
             && self.peering == inputs.peering
             && self.this_server == inputs.this_server
@@ -133,6 +145,11 @@ impl View {
     /// What this server serves.
     pub fn local_document(&self) -> &Arc<ServerDocument> {
         &self.local_document
+    }
+
+    /// The groups of custom resources, which every server serves.
+    pub fn shared_groups(&self) -> &Arc<GroupDiscoveryList> {
+        &self.shared_groups
     }
 
     /// The other servers, ordered by id.
@@ -225,12 +242,14 @@ fn merged_inputs(
     local_document: &Arc<ServerDocument>,
     members: &[Member],
     exclusion: &Arc<Exclusion>,
+    shared_groups: &Arc<GroupDiscoveryList>,
 ) -> Vec<MergedInput> {
     let ours = MergedInput {
         server: this_server.clone(),
         liveness: ServerLiveness::Live,
         document: local_document.clone(),
         exclusion: Exclusion::empty(),
+        shared_groups: shared_groups.clone(),
     };
     let theirs = members.iter().filter_map(|member| {
         Some(MergedInput {
@@ -238,6 +257,7 @@ fn merged_inputs(
             liveness: liveness_of(member)?,
             document: member.server_document()?.clone(),
             exclusion: exclusion.clone(),
+            shared_groups: shared_groups.clone(),
         })
     });
     std::iter::once(ours).chain(theirs).collect()

@@ -95,6 +95,7 @@ fn inputs(servers: usize, resources: usize) -> anyhow::Result<ViewInputs> {
         local_document: document_of_server(0, resources)?,
         members: members.into(),
         exclusion: Exclusion::empty(),
+        shared_groups: membership::exclusion::SharedResources::default().groups,
         first_sync: FirstSync::Over,
         peering: Peering::Enabled,
         may_be_built_in: |_| false,

@@ -17,7 +17,7 @@ use super::{defined_resources_from_notation, groups_from_notation, server_id, tr
 use crate::cluster::Cluster;
 use crate::discovery_fetch::DiscoveryFetchConfig;
 use crate::endpoint_record::new_record;
-use crate::exclusion::DefinedResources;
+use crate::exclusion::SharedResources;
 use crate::hop::Hop;
 use crate::identity::{HolderIdentity, IdentityLeaseTemplate};
 use crate::members::MemberTimeouts;
@@ -42,7 +42,7 @@ pub(crate) struct MemberServer {
     participant: Participant,
     pub(crate) tasks: Tasks,
     pub(crate) local_groups: watch::Sender<Arc<GroupDiscoveryList>>,
-    pub(crate) defined: watch::Sender<Arc<DefinedResources>>,
+    pub(crate) shared: watch::Sender<SharedResources>,
     pub(crate) registry: Registry,
     /// Storage as this server sees it.
     pub(crate) storage: MemoryStorage,
@@ -81,7 +81,7 @@ impl ClusterFixture {
             fetch: (config.membership.peering == Peering::Enabled).then(|| Arc::new(self.network.clone()) as _),
         };
         let (tasks, registry) = (Tasks::new(), Registry::new());
-        let (local, shared) = (watch::Sender::new(groups_from_notation(serves)), watch::Sender::new(Arc::default()));
+        let (local, shared) = (watch::Sender::new(groups_from_notation(serves)), watch::Sender::default());
         let metrics = Metrics::new(&registry, transport_failures(&registry));
         let participant = Participant::start(config, &ports, local.subscribe(), shared.subscribe(), &metrics, &tasks);
         MemberServer {
@@ -89,7 +89,7 @@ impl ClusterFixture {
             participant,
             tasks,
             local_groups: local,
-            defined: shared,
+            shared,
             registry,
             storage: view,
         }
@@ -156,7 +156,8 @@ impl MemberServer {
     }
 
     pub(crate) fn set_defined(&self, shared: &str) {
-        self.defined.send_replace(Arc::new(defined_resources_from_notation(shared)));
+        let defined = Arc::new(defined_resources_from_notation(shared));
+        self.shared.send_replace(SharedResources { defined, ..SharedResources::default() });
     }
 
     /// The metrics with this prefix.
