@@ -4,15 +4,15 @@ use access::rbac::escalation::{self, RbacWrite};
 use access::{Attributes, User};
 use api::json::JsonObject;
 use api::{GroupResource, GroupVersionResource, Status};
-use kinds::ServedResource;
 use object::StoredObject;
 use registry::CachedValue;
 use registry::read::ReadConsistency;
 use serde_json::Value;
 use store::{Compare, Key};
 
+use crate::ApiServer;
 use crate::error_status::{self, StatusContext};
-use crate::{ApiServer, ResolvedResource};
+use crate::resource::Resource;
 
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
@@ -31,7 +31,7 @@ pub(crate) enum NamespaceFreshness {
 /// A write to check for RBAC escalation. Kinds other than roles and bindings pass.
 pub(crate) struct ObjectWrite<'a> {
     pub(crate) user: &'a User,
-    pub(crate) resource: &'a ServedResource,
+    pub(crate) resource: &'a Resource,
     /// The namespace of the request; empty for cluster-scoped resources.
     pub(crate) namespace: &'a str,
     /// The name in the path; empty for a create.
@@ -43,7 +43,7 @@ pub(crate) struct ObjectWrite<'a> {
 impl ApiServer {
     /// Rejects a role or binding that grants permissions that the user does not have.
     pub(crate) fn check_escalation(&self, object_write: &ObjectWrite<'_>) -> Result<(), Status> {
-        let Some(kind) = object_write.resource.kind.strategy.rbac else { return Ok(()) };
+        let Some(kind) = object_write.resource.strategy().rbac else { return Ok(()) };
         let bytes = |object: &JsonObject| serde_json::to_vec(object).expect("an object has string keys");
         let (new, old) = (bytes(object_write.new), object_write.old.map(bytes));
         let ObjectWrite { user, namespace, name, .. } = *object_write;
@@ -91,7 +91,7 @@ impl ApiServer {
         status_context: StatusContext<'_>,
     ) -> Result<Option<Compare>, Status> {
         let Some(namespaces) = self.resolve(NAMESPACES) else { return Ok(None) };
-        let key = Key::from([namespaces.resource_cache.prefix().as_ref(), namespace.as_bytes()].concat());
+        let key = Key::from([namespaces.cache.prefix().as_ref(), namespace.as_bytes()].concat());
         let missing = || Err(Status::not_found(GroupResource { group: "", resource: "namespaces" }, namespace));
         // A namespace missing from the cache may have just been created through another server.
         let consistencies: &[ReadConsistency] = match namespace_freshness {
@@ -101,12 +101,12 @@ impl ApiServer {
         for consistency in consistencies {
             let found = self
                 .registry
-                .get(namespaces.resource_cache, &key, *consistency)
+                .get(&namespaces.cache, &key, *consistency)
                 .await
                 .map_err(error_status::status_for_read_error)?;
             let Some(cached) = found.as_deref() else { continue };
             if let CachedValue::Object(stored) = &cached.value {
-                reject_terminating(stored, namespaces, namespace, status_context)?;
+                reject_terminating(stored, &namespaces, namespace, status_context)?;
                 return Ok(Some(Compare { key, revision: Some(cached.revision) }));
             }
         }
@@ -116,11 +116,11 @@ impl ApiServer {
 
 fn reject_terminating(
     stored: &StoredObject,
-    namespaces: ResolvedResource<'_>,
+    namespaces: &Resource,
     namespace: &str,
     status_context: StatusContext<'_>,
 ) -> Result<(), Status> {
-    let object = crate::object_codec::decode_served(stored, namespaces.served);
+    let object = crate::object_codec::decode_served(stored, namespaces);
     let is_terminating = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
     if !is_terminating {
         return Ok(());

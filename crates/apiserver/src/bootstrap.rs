@@ -143,8 +143,7 @@ impl ApiServer {
         mut next: impl FnMut(Option<&StoredObject>) -> Result<Option<JsonObject>, Status>,
     ) -> Result<(), Status> {
         let Some(resource) = self.resolve(resource) else { return Ok(()) };
-        let key = Key::from([resource.resource_cache.prefix().as_ref(), name.as_bytes()].concat());
-        let stored_resource = resource.served.stored_resource.as_ref().expect("a bound resource is persisted");
+        let key = Key::from([resource.cache.prefix().as_ref(), name.as_bytes()].concat());
         let decide = |current: Option<&StoredObject>| {
             Ok(match next(current)? {
                 None => WriteDecision::Keep,
@@ -152,12 +151,12 @@ impl ApiServer {
                     if current.is_none() {
                         set_uid_and_creation_time(&mut object);
                     }
-                    WriteDecision::Put { value: object_codec::encode_for_storage(object, resource.served), ttl: None }
+                    WriteDecision::Put { value: object_codec::encode_for_storage(object, &resource), ttl: None }
                 }
             })
         };
-        let name = api::GroupResource { group: stored_resource.encoding.group, resource: stored_resource.resource };
-        let written = self.registry.with_server_author().write(name, resource.resource_cache, &key, decide).await;
+        let registry = self.registry.with_server_author();
+        let written = registry.write(resource.storage_name(), &resource.cache, &key, decide).await;
         written.map(drop).map_err(crate::error_status::status_for_write_error)
     }
 }

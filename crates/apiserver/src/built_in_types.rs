@@ -2,11 +2,11 @@
 
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
-use kinds::{
-    FeatureGates, KindStrategy, Release, ServedResource, defaults, types_of, update_validation, value_validation,
-};
+use kinds::{FeatureGates, KindStrategy, Release, defaults, types_of, update_validation, value_validation};
 use object::decode::Decoded;
 use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
+
+use crate::resource::Resource;
 
 /// `fieldValidation`: how unknown and duplicate fields are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,11 +118,11 @@ pub(crate) fn validate_new_values(
 pub(crate) fn validate_immutable_fields(
     [old, new]: [&JsonObject; 2],
     feature_gates: &FeatureGates,
-    served: &ServedResource,
+    resource: &Resource,
     subresource: &str,
 ) -> Vec<FieldError> {
-    let strategy = served.kind.strategy;
-    let struct_type = types_of(feature_gates.release()).for_kind(served.group_version_kind());
+    let strategy = resource.strategy();
+    let struct_type = types_of(feature_gates.release()).for_kind(resource.group_version_kind());
     let Some(struct_type) = struct_type else { return Vec::new() };
     if update_validation::validate_update(strategy, struct_type, feature_gates, subresource, [old, new]).is_empty() {
         return Vec::new();

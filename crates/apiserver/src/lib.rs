@@ -19,6 +19,7 @@ pub mod rbac_index;
 mod representation;
 mod request_body;
 mod request_options;
+mod resource;
 pub mod rest;
 mod reviews;
 pub mod storage_ports;
@@ -34,9 +35,9 @@ use edge::response::{json_response, page_not_found};
 use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
 use futures_util::future::BoxFuture;
 use kinds::openapi::OpenApi;
-use kinds::{FeatureGates, ServedResource, ServedResources};
+use kinds::{FeatureGates, ServedResource, ServedResources, StoredResource};
 use membership::documents::UnimplementedResource;
-use registry::{Registry, ResourceCache, ValueFormat};
+use registry::{Registry, ValueFormat};
 use store::Key;
 use tasks::Commitment;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +48,7 @@ pub use discovery_pages::oldest_aggregated_version;
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
+use crate::resource::Resource;
 use crate::reviews::ReviewResource;
 
 /// The maximum size of a request body in bytes, as in kube-apiserver.
@@ -56,8 +58,7 @@ pub const BODY_BYTES_MAX: usize = 3 << 20;
 pub struct ApiServer {
     registry: Registry,
     served_resources: Arc<ServedResources>,
-    binding_positions: HashMap<GroupVersionResource<&'static str>, usize>,
-    resource_bindings: Vec<ResourceBinding>,
+    resources: HashMap<GroupVersionResource<&'static str>, Arc<Resource>>,
     discovery_pages: DiscoveryPages,
     openapi: OpenApi,
     feature_gates: FeatureGates,
@@ -66,24 +67,6 @@ pub struct ApiServer {
     access_rules: Arc<AccessRules>,
     bound_objects: CachedBoundObjects,
     stream_stop: CancellationToken,
-}
-
-/// A served resource and the cache of its objects.
-#[derive(Debug)]
-struct ResourceBinding {
-    /// The index in `ServedResources::resources`.
-    served_position: usize,
-    resource_cache: Arc<ResourceCache>,
-}
-
-/// A resource that a request was resolved to.
-#[derive(Clone, Copy, Debug)]
-struct ResolvedResource<'a> {
-    served: &'a ServedResource,
-    resource_cache: &'a Arc<ResourceCache>,
-    /// The index in `ServedResources::resources`, with which a watch stream looks the resource up after the request
-    /// ended.
-    served_position: usize,
 }
 
 /// The settings of an [`ApiServer`].
@@ -139,17 +122,17 @@ impl ApiServer {
         rules: Arc<AccessRules>,
         streams_end: CancellationToken,
     ) -> Self {
-        let mut positions = HashMap::new();
-        let mut bindings = Vec::new();
-        for (position, served) in served_resources.resources().iter().enumerate() {
-            let Some(stored_resource) = &served.stored_resource else { continue };
+        let cache_of = |stored_resource: &StoredResource| {
             let key = format!("{prefix}/{}/", stored_resource.key_prefix);
-            let Some(resource_cache) = registry.cache().resource_cache(key.as_bytes()) else { continue };
-            positions.insert(served.group_version_resource(), bindings.len());
-            bindings.push(ResourceBinding { served_position: position, resource_cache: resource_cache.clone() });
-        }
-        let resource_cache_of = |name| Some(bindings[*positions.get(&name)?].resource_cache.clone());
-        let bound_objects = CachedBoundObjects::new(registry.clone(), resource_cache_of);
+            registry.cache().resource_cache(key.as_bytes()).cloned()
+        };
+        let names = served_resources.resources().iter().map(ServedResource::group_version_resource).enumerate();
+        let resources: HashMap<_, _> = names
+            .filter_map(|(position, name)| {
+                Some((name, Arc::new(Resource::built_in(&served_resources, position, cache_of)?)))
+            })
+            .collect();
+        let bound_objects = CachedBoundObjects::new(registry.clone(), |name| Some(resources.get(&name)?.cache.clone()));
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
         Self {
@@ -157,8 +140,7 @@ impl ApiServer {
             feature_gates: config.feature_gates.clone(),
             registry,
             served_resources,
-            binding_positions: positions,
-            resource_bindings: bindings,
+            resources,
             discovery_pages: pages,
             version_page: version,
             watch_seconds_min: config.watch_seconds_min,
@@ -197,20 +179,26 @@ impl ApiServer {
             }
             Target::Resource(target) => {
                 let resolved = self.resolve(target.group_version_resource());
-                let served = match &resolved {
-                    Some(resource) => Some(resource.served),
-                    None => self.served_resources.get(&target.group, &target.version, &target.resource),
+                let (scope, offer) = match &resolved {
+                    Some(resource) => (resource.scope(), resource.offer(&target.subresource)),
+                    None => {
+                        let served = self.served_resources.get(&target.group, &target.version, &target.resource);
+                        let served = served.ok_or_else(Status::path_not_found)?;
+                        (served.kind.scope, resource::offer(served, &target.subresource))
+                    }
                 };
-                let served = served.ok_or_else(Status::path_not_found)?;
-                match check_path_and_method(served, target) {
+                match resource::check_path_and_method(scope, offer, target) {
                     Ok(()) => {}
                     Err(RouteMismatch::NotFound) if !target.path_form.is_rooted => return Ok(page_not_found()),
                     Err(misfit) => return Err(Status::for_route_mismatch(misfit)),
                 }
-                match (resolved, ReviewResource::for_resource(served)) {
-                    (Some(resource), _) => rest::serve(self, resource, target, &call, request).await,
-                    (None, Some(review)) => self.serve_review(review, target, &call, request).await,
-                    (None, None) => Err(status_for_unimplemented(target)),
+                if let Some(resource) = &resolved {
+                    return rest::serve(self, resource, target, &call, request).await;
+                }
+                let served = self.served_resources.get(&target.group, &target.version, &target.resource);
+                match served.and_then(ReviewResource::for_resource) {
+                    Some(review) => self.serve_review(review, target, &call, request).await,
+                    None => Err(status_for_unimplemented(target)),
                 }
             }
         }
@@ -224,24 +212,9 @@ impl ApiServer {
         (self.served_resources.release() >= since).then_some(warning)
     }
 
-    fn resolve(&self, name: GroupVersionResource<&str>) -> Option<ResolvedResource<'_>> {
-        let position = *self.binding_positions.get(&name)?;
-        let ResourceBinding { served_position, resource_cache } = &self.resource_bindings[position];
-        let served = &self.served_resources.resources()[*served_position];
-        Some(ResolvedResource { served, resource_cache, served_position: *served_position })
+    fn resolve(&self, name: GroupVersionResource<&str>) -> Option<Arc<Resource>> {
+        self.resources.get(&name).cloned()
     }
-}
-
-/// Checks the path and method of a request against the scope and verbs of the resource.
-fn check_path_and_method(
-    served: &ServedResource,
-    target: &api::target::ResourceTarget<'_>,
-) -> Result<(), RouteMismatch> {
-    let verbs = match &*target.subresource {
-        "" => served.kind.verbs,
-        subresource => served.subresource(subresource).ok_or(RouteMismatch::NotFound)?.verbs,
-    };
-    target.check_route(served.kind.scope, |verb| verbs.contains(verb.as_str()))
 }
 
 impl fmt::Debug for ApiServer {

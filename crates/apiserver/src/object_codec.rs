@@ -3,13 +3,13 @@
 use api::Status;
 use api::json::JsonObject;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use kinds::ServedResource;
 use object::StoredObject;
-use object::convert::convert;
 use serde_json::Value;
 
+use crate::resource::Resource;
+
 /// Encodes an object in the served version. Returns the cached bytes if it is stored in that version.
-pub(crate) fn encode_served(stored: &StoredObject, resource: &ServedResource) -> Bytes {
+pub(crate) fn encode_served(stored: &StoredObject, resource: &Resource) -> Bytes {
     if is_stored_in_version(stored, resource) {
         return stored.body.clone();
     }
@@ -17,10 +17,10 @@ pub(crate) fn encode_served(stored: &StoredObject, resource: &ServedResource) ->
 }
 
 /// Decodes an object and converts it to the served version.
-pub(crate) fn decode_served(stored: &StoredObject, resource: &ServedResource) -> JsonObject {
+pub(crate) fn decode_served(stored: &StoredObject, resource: &Resource) -> JsonObject {
     let mut object = decode_stored(stored);
     if !is_stored_in_version(stored, resource) {
-        convert(&mut object, resource.group_version_kind(), resource.kind.strategy.conversion);
+        resource.convert_to_served(&mut object);
     }
     object
 }
@@ -31,9 +31,8 @@ pub(crate) fn decode_stored(stored: &StoredObject) -> JsonObject {
 }
 
 /// Encodes an object in its storage version, without `resourceVersion` and `selfLink`.
-pub(crate) fn encode_for_storage(mut object: JsonObject, resource: &ServedResource) -> Bytes {
-    let stored_resource = resource.stored_resource.as_ref().expect("a bound resource is persisted");
-    convert(&mut object, stored_resource.encoding, resource.kind.strategy.conversion);
+pub(crate) fn encode_for_storage(mut object: JsonObject, resource: &Resource) -> Bytes {
+    resource.convert_to_stored(&mut object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
         metadata.remove("selfLink");
@@ -74,7 +73,7 @@ pub(crate) fn encode_error_event(status: &Status) -> Bytes {
 }
 
 /// True if an object is stored in the served version, so that its stored bytes can be sent unchanged.
-pub(crate) fn is_stored_in_version(stored: &StoredObject, resource: &ServedResource) -> bool {
+pub(crate) fn is_stored_in_version(stored: &StoredObject, resource: &Resource) -> bool {
     let name = resource.group_version_kind();
     match stored.api_version.split_once('/') {
         Some((group, version)) => group == name.group && version == name.version,

@@ -75,7 +75,7 @@ impl RbacIndexUpdater {
     pub fn new(server: &Arc<ApiServer>, index: Arc<ArcSwap<RbacIndex>>) -> (Self, AggregatedRoleWriter) {
         let find = |(kind, resource)| {
             let name = GroupVersionResource { group: "rbac.authorization.k8s.io", version: "v1", resource };
-            server.resolve(name).map(|resource| (kind, resource.resource_cache.clone()))
+            server.resolve(name).map(|resource| (kind, resource.cache.clone()))
         };
         let (outdated, receiver) = watch::channel(Vec::new());
         let (registry, resource_caches) =

@@ -7,12 +7,12 @@ use api::media::{
 use api::metadata::ListMeta;
 use api::{Status, query};
 use bytes::Bytes;
-use kinds::ServedResource;
 use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table};
 use object::{StoredObject, partial_object_metadata};
 use serde_json::Value;
 
 use crate::object_codec;
+use crate::resource::Resource;
 use crate::rest::current_time;
 
 /// The negotiated representation of a response.
@@ -54,7 +54,7 @@ impl ObjectRepresentation {
     pub(crate) fn encode_object(
         self,
         stored: &StoredObject,
-        resource: &ServedResource,
+        resource: &Resource,
         column_definitions: ColumnDefinitions,
     ) -> Bytes {
         let object = || object_codec::decode_served(stored, resource);
@@ -74,7 +74,7 @@ impl ObjectRepresentation {
         self,
         objects: impl FnOnce() -> Vec<JsonObject>,
         metadata: &ListMeta,
-        resource: &ServedResource,
+        resource: &Resource,
     ) -> Option<Bytes> {
         let value: Value = match self {
             Self::Full => return None,
@@ -101,14 +101,14 @@ fn meta_api_version(version: MetaVersion) -> &'static str {
 }
 
 fn table_options(
-    resource: &ServedResource,
+    resource: &Resource,
     version: MetaVersion,
     include_object: IncludeObject,
     column_definitions: ColumnDefinitions,
 ) -> TableOptions<'static> {
     TableOptions {
-        columns: resource.kind.strategy.columns,
-        row_condition: resource.kind.strategy.row_condition,
+        columns: resource.strategy().columns,
+        row_condition: resource.strategy().row_condition,
         api_version: meta_api_version(version),
         include_object,
         column_definitions,

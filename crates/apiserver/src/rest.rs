@@ -15,6 +15,8 @@ mod write;
 
 pub(crate) use write::{new_uid, with_warnings};
 
+use std::sync::Arc;
+
 use api::target::ResourceTarget as Asked;
 use api::{KindScope, Status, Verb};
 use edge::{AuthorizedRequest, Request, RequestRecord, Response};
@@ -23,15 +25,16 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use store::Key;
 
 use self::persist::ExecutionTracker;
+use crate::ApiServer;
 use crate::access_control::AuthenticatedCaller;
 use crate::error_status::{StatusContext, status_for_unimplemented};
-use crate::{ApiServer, ResolvedResource};
+use crate::resource::Resource;
 
 /// The request as handlers see it.
 #[derive(Clone, Copy)]
 struct RequestContext<'a> {
     server: &'a ApiServer,
-    resource: ResolvedResource<'a>,
+    resource: &'a Arc<Resource>,
     target: &'a Asked<'a>,
     caller: &'a AuthenticatedCaller,
     /// Collects details of the request for the access and audit logs.
@@ -43,7 +46,7 @@ struct RequestContext<'a> {
 /// Serves a request for a stored resource. The caller has checked that path and method fit the resource.
 pub(crate) async fn serve(
     server: &ApiServer,
-    resource: ResolvedResource<'_>,
+    resource: &Arc<Resource>,
     target: &Asked<'_>,
     authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
     request: Request,
@@ -79,15 +82,8 @@ impl<'a> RequestContext<'a> {
     /// resource that can only be listed.
     fn check_is_served(&self) -> Result<(), Status> {
         let verb = self.target.verb.as_str();
-        let served = self.resource.served;
-        let (is_built, verbs) = match &*self.target.subresource {
-            "" => (served.kind.is_implemented, served.kind.verbs),
-            subresource => {
-                let offered = served.subresource(subresource).ok_or_else(Status::path_not_found)?;
-                (offered.is_implemented, offered.verbs)
-            }
-        };
-        match (is_built, verbs.contains(verb)) {
+        let offer = self.resource.offer(&self.target.subresource).ok_or_else(Status::path_not_found)?;
+        match (offer.is_implemented, offer.verbs.contains(verb)) {
             (false, _) => Err(status_for_unimplemented(self.target)),
             (true, false) => Err(self.method_not_allowed()),
             (true, true) => Ok(()),
@@ -103,13 +99,13 @@ impl<'a> RequestContext<'a> {
     }
 
     fn status_context<'n>(&'n self, name: &'n str) -> StatusContext<'n> {
-        StatusContext { resource: self.target.group_resource(), kind: self.resource.served.kind.name, name }
+        StatusContext { resource: self.target.group_resource(), kind: self.resource.group_version_kind().kind, name }
     }
 
     /// The namespace of the objects; empty for cluster-scoped resources. `target.namespace` is not: for a Namespace it
     /// repeats the name.
     fn namespace(&self) -> &'a str {
-        match self.resource.served.kind.scope {
+        match self.resource.scope() {
             KindScope::Namespaced => &self.target.namespace,
             KindScope::Cluster => "",
         }
@@ -124,7 +120,7 @@ impl<'a> RequestContext<'a> {
 
     /// The key prefix of all objects in the scope of the request.
     fn key_prefix(&self) -> Key {
-        let prefix = self.resource.resource_cache.prefix();
+        let prefix = self.resource.cache.prefix();
         match self.namespace() {
             "" => prefix.clone(),
             namespace => [prefix.as_ref(), namespace.as_bytes(), b"/"].concat().into(),

@@ -19,7 +19,7 @@ pub(super) async fn delete(context: RequestContext<'_>, request: Request) -> Res
     let options = delete_options(context, request).await?;
     let name = &*context.target.name;
     match delete_object(context, context.object_key(name), name, &options).await? {
-        DeletedObject::Removed(deleted) if context.resource.served.kind.strategy.returns_deleted_object => {
+        DeletedObject::Removed(deleted) if context.resource.strategy().returns_deleted_object => {
             Ok(context.object_response(StatusCode::OK, &deleted))
         }
         DeletedObject::Removed(deleted) => {
@@ -34,7 +34,7 @@ pub(super) async fn delete_collection(context: RequestContext<'_>, request: Requ
     context.check_path_names()?;
     let list = ListOptions::parse(request.uri().query().unwrap_or_default(), ReadVerb::List)?;
     let options = delete_options(context, request).await?;
-    let object_selector = ObjectSelector::new(list.label_selector, list.field_selector, context.resource.served)?
+    let object_selector = ObjectSelector::new(list.label_selector, list.field_selector, context.resource)?
         .with_name(&context.target.name);
     let selection = ListSelection {
         prefix: context.key_prefix(),
@@ -42,13 +42,14 @@ pub(super) async fn delete_collection(context: RequestContext<'_>, request: Requ
         limit: None,
         filter: &|stored| object_selector.matches(stored),
     };
-    let page = context.server.registry.list(context.resource.resource_cache, &selection, ReadConsistency::Latest).await;
+    let page = context.server.registry.list(&context.resource.cache, &selection, ReadConsistency::Latest).await;
     let page = page.map_err(error_status::status_for_read_error)?;
-    let kind = context.resource.served.group_version_kind();
+    let kind = context.resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
     let mut body = format!(
-        r#"{{"kind":"{}List","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{}"}},"items":["#,
-        kind.kind, page.revision
+        r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{}"}},"items":["#,
+        context.resource.list_kind(),
+        page.revision
     )
     .into_bytes();
     let mut is_first = true;
@@ -64,7 +65,7 @@ pub(super) async fn delete_collection(context: RequestContext<'_>, request: Requ
             body.push(b',');
         }
         is_first = false;
-        body.extend_from_slice(&object_codec::encode_served(stored, context.resource.served));
+        body.extend_from_slice(&object_codec::encode_served(stored, context.resource));
     }
     body.extend_from_slice(b"]}\n");
     Ok(json_response(body))
@@ -83,31 +84,30 @@ pub(super) async fn delete_object(
 ) -> Result<DeletedObject, Status> {
     let not_found = || Status::not_found(context.target.group_resource(), name);
     let reject = |rejection: Rejection| context.rejection_status(rejection, name);
-    let served = context.resource.served;
-    let strategy = served.kind.strategy;
+    let resource = context.resource;
+    let (strategy, rules) = (resource.strategy(), resource.rules());
     (strategy.check_deletable)(name).map_err(reject)?;
     let mut stored_before: Option<StoredObject> = None;
     let mut is_dry_removal = false;
     let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(not_found)?;
         stored_before = Some(current.clone());
-        let object = object_codec::decode_served(current, served);
+        let object = object_codec::decode_served(current, resource);
         let now = current_time();
-        let deletion = delete::decide_deletion(&object, options, &served.rules, now).map_err(reject)?;
+        let deletion = delete::decide_deletion(&object, options, rules, now).map_err(reject)?;
         let deletion = (strategy.adjust_deletion)(&object, deletion, now);
         let decision = match deletion {
             DeleteOutcome::Remove(_) => WriteDecision::Delete,
             DeleteOutcome::Pending => WriteDecision::Keep,
             DeleteOutcome::Mark(marked) if marked == object => WriteDecision::Keep,
             DeleteOutcome::Mark(marked) => {
-                WriteDecision::Put { value: object_codec::encode_for_storage(marked, served), ttl: served.rules.ttl }
+                WriteDecision::Put { value: object_codec::encode_for_storage(marked, resource), ttl: rules.ttl }
             }
         };
         is_dry_removal = options.is_dry_run && decision == WriteDecision::Delete;
         Ok(if options.is_dry_run { WriteDecision::Keep } else { decision })
     };
-    let written =
-        context.persist(context.resource, &key, None, decide).await.map_err(error_status::status_for_write_error)?;
+    let written = context.persist(resource, &key, &[], decide).await.map_err(error_status::status_for_write_error)?;
     let stored_before = stored_before.ok_or_else(not_found)?;
     Ok(match written {
         WriteOutcome::Deleted(revision) => DeletedObject::Removed(stored_before.with_revision(revision.0)),

@@ -18,7 +18,8 @@ use crate::built_in_types::CheckedObject;
 use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
-use crate::{ResolvedResource, error_status, json_response};
+use crate::resource::Resource;
+use crate::{error_status, json_response};
 
 const EVICTION_VIOLATES_BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 const EVICTION_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "policy", version: "v1", kind: "Eviction" };
@@ -56,37 +57,36 @@ impl RequestContext<'_> {
     /// Consumes a disruption from the pod's budget, or returns the refusal. Without a budget the eviction is allowed.
     async fn consume_disruption_budget(self, options: &DeleteOptions) -> Result<(), Status> {
         let registry = &self.server.registry;
-        let found = registry
-            .get(self.resource.resource_cache, &self.object_key(&self.target.name), ReadConsistency::Latest)
-            .await;
+        let found =
+            registry.get(&self.resource.cache, &self.object_key(&self.target.name), ReadConsistency::Latest).await;
         let found = found.map_err(error_status::status_for_read_error)?.ok_or_else(|| self.not_found())?;
         let CachedValue::Object(stored) = &found.value else { return Err(self.not_found()) };
-        let pod = object_codec::decode_served(stored, self.resource.served);
+        let pod = object_codec::decode_served(stored, self.resource);
         let Some(budgets) =
             self.server.resolve(DISRUPTION_BUDGETS).filter(|_| !disruption_budget::needs_no_budget(&pod))
         else {
             return Ok(());
         };
-        match &*self.find_budgets(budgets, &pod).await? {
+        match &*self.find_budgets(&budgets, &pod).await? {
             [] => Ok(()),
-            [key] => self.consume_from_budget(budgets, key, &pod, options).await,
+            [key] => self.consume_from_budget(&budgets, key, &pod, options).await,
             [_, _, ..] => Err(error_status::status_for_ambiguous_budgets()),
         }
     }
 
-    async fn find_budgets(self, budgets: ResolvedResource<'_>, pod: &JsonObject) -> Result<Vec<Key>, Status> {
-        let within = Key::from([budgets.resource_cache.prefix().as_ref(), self.namespace().as_bytes(), b"/"].concat());
+    async fn find_budgets(self, budgets: &Resource, pod: &JsonObject) -> Result<Vec<Key>, Status> {
+        let within = Key::from([budgets.cache.prefix().as_ref(), self.namespace().as_bytes(), b"/"].concat());
         let covers = |stored: &StoredObject| {
-            disruption_budget::budget_selects_pod(&object_codec::decode_served(stored, budgets.served), pod)
+            disruption_budget::budget_selects_pod(&object_codec::decode_served(stored, budgets), pod)
         };
         let selection = ListSelection { prefix: within, start_key: Key::new(), limit: None, filter: &covers };
-        let page = self.server.registry.list(budgets.resource_cache, &selection, ReadConsistency::Latest).await;
+        let page = self.server.registry.list(&budgets.cache, &selection, ReadConsistency::Latest).await;
         Ok(page.map_err(error_status::status_for_read_error)?.entries.iter().map(|cached| cached.key.clone()).collect())
     }
 
     async fn consume_from_budget(
         self,
-        budgets: ResolvedResource<'_>,
+        budgets: &Resource,
         key: &Key,
         pod: &JsonObject,
         options: &DeleteOptions,
@@ -94,17 +94,17 @@ impl RequestContext<'_> {
         let decide = |current: Option<&StoredObject>| {
             // A budget that was deleted in between forbids nothing.
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
-            let budget = object_codec::decode_served(current, budgets.served);
+            let budget = object_codec::decode_served(current, budgets);
             let consumed = disruption_budget::consume_disruption(&budget, pod, current_time());
             match consumed.map_err(|refusal| refusal_status(refusal, &current.name))? {
                 Some(updated_budget) if !options.is_dry_run => Ok(WriteDecision::Put {
-                    value: object_codec::encode_for_storage(updated_budget, budgets.served),
+                    value: object_codec::encode_for_storage(updated_budget, budgets),
                     ttl: None,
                 }),
                 Some(_) | None => Ok(WriteDecision::Keep),
             }
         };
-        self.persist(budgets, key, None, decide).await.map(drop).map_err(error_status::status_for_write_error)
+        self.persist(budgets, key, &[], decide).await.map(drop).map_err(error_status::status_for_write_error)
     }
 }
 

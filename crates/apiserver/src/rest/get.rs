@@ -16,7 +16,7 @@ pub(super) async fn get(context: RequestContext<'_>, request: &Request) -> Resul
     let representation =
         ObjectRepresentation::negotiate(accept_header(request), request.uri().query().unwrap_or_default())?;
     respond_with_object(context, request, |stored| {
-        json_response(representation.encode_object(stored, context.resource.served, ColumnDefinitions::Included))
+        json_response(representation.encode_object(stored, context.resource, ColumnDefinitions::Included))
     })
     .await
 }
@@ -41,7 +41,7 @@ pub(super) async fn respond_with_object(
     let found = context
         .server
         .registry
-        .get(context.resource.resource_cache, &key, consistency)
+        .get(&context.resource.cache, &key, consistency)
         .await
         .map_err(error_status::status_for_read_error)?;
     match found.as_deref().map(|cached| &cached.value) {

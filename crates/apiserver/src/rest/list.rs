@@ -25,7 +25,7 @@ pub(super) async fn list(context: RequestContext<'_>, request: &Request) -> Resu
         None => options.list_consistency(),
     };
     let limit = options.limit;
-    let object_selector = ObjectSelector::new(options.label_selector, options.field_selector, context.resource.served)?
+    let object_selector = ObjectSelector::new(options.label_selector, options.field_selector, context.resource)?
         .with_name(&context.target.name);
     let within = context.key_prefix();
     let selection = ListSelection {
@@ -36,7 +36,7 @@ pub(super) async fn list(context: RequestContext<'_>, request: &Request) -> Resu
         limit,
         filter: &|stored| object_selector.matches(stored),
     };
-    let page = context.server.registry.list(context.resource.resource_cache, &selection, consistency).await;
+    let page = context.server.registry.list(&context.resource.cache, &selection, consistency).await;
     let page = page.map_err(|error| status_for_list_error(error, continue_token.as_ref()))?;
     let metadata = list_metadata(&page, &within, object_selector.selects_all());
     Ok(list_response(context, &page, &metadata, representation))
@@ -67,7 +67,7 @@ fn list_response(
     metadata: &ListMeta,
     representation: ObjectRepresentation,
 ) -> Response {
-    let resource = context.resource.served;
+    let resource = context.resource;
     let stored = || {
         page.entries.iter().filter_map(|cached| match &cached.value {
             CachedValue::Object(stored) => Some(stored),
@@ -92,10 +92,11 @@ fn list_response(
 
 /// The JSON before the first item.
 fn list_head(context: RequestContext<'_>, metadata: &ListMeta) -> Bytes {
-    let kind = context.resource.served.group_version_kind();
+    let kind = context.resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
     let metadata = String::from_utf8(api::json::to_go_json(metadata)).expect("JSON is UTF-8");
-    format!(r#"{{"kind":"{}List","apiVersion":"{api_version}","metadata":{metadata},"items":["#, kind.kind).into()
+    let list_kind = context.resource.list_kind();
+    format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#).into()
 }
 
 fn list_metadata(page: &ListPage, key_prefix: &Key, is_count_exact: bool) -> ListMeta {

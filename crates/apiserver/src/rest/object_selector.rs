@@ -2,11 +2,11 @@
 
 use api::Status;
 use api::selector::{FieldSelector, LabelSelector};
-use kinds::ServedResource;
 use object::StoredObject;
 use object::selectable_fields::SelectableFields;
 
 use crate::object_codec;
+use crate::resource::Resource;
 
 /// The label selector, field selector and name of a request.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(super) struct ObjectSelector {
 
 impl ObjectSelector {
     /// Rejects field selectors that the kind does not support.
-    pub(super) fn new(labels: LabelSelector, fields: FieldSelector, resource: &ServedResource) -> Result<Self, Status> {
-        let selectable_fields = resource.kind.strategy.selectable_fields;
+    pub(super) fn new(labels: LabelSelector, fields: FieldSelector, resource: &Resource) -> Result<Self, Status> {
+        let selectable_fields = resource.selectable_fields();
         selectable_fields.check_selector(&fields).map_err(|rejection| Status::bad_request(rejection.to_string()))?;
         let is_name_field = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
         let is_by_name = fields.terms().iter().all(|term| is_name_field(&term.field));

@@ -24,7 +24,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: Request) -> Resu
     context.check_path_names()?;
     let options = WriteOptions::from_request(&request)?;
     let patch_request = PatchRequest::from_request(context, request).await?;
-    let kind = context.resource.served.group_version_kind();
+    let kind = context.resource.group_version_kind();
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
         let checked = patch_request.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;

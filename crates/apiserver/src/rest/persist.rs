@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use api::{GroupResource, Status};
+use api::Status;
 use object::StoredObject;
-use registry::{WriteDecision, WriteError, WriteOutcome};
+use registry::{WriteConditions, WriteDecision, WriteError, WriteOutcome};
 use store::{Compare, Key};
 
 use super::RequestContext;
-use crate::ResolvedResource;
+use crate::resource::Resource;
 
 /// Whether a request has written to storage, or may have. One value per request, shared by all its steps.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl ExecutionTracker {
                 | WriteError::BarrierClosed(_)
                 | WriteError::Read(_)
                 | WriteError::Store(_)
-                | WriteError::ConditionChanged
+                | WriteError::ConditionChanged { .. }
                 | WriteError::TooManyConflicts,
             ) => false,
         };
@@ -43,17 +43,17 @@ impl ExecutionTracker {
 }
 
 impl RequestContext<'_> {
-    /// Calls `decide` with the current object of a key and writes the decision, provided that `condition` holds.
+    /// Calls `decide` with the current object of a key and writes the decision, provided that `conditions` hold.
     pub(super) async fn persist(
         self,
-        resource: ResolvedResource<'_>,
+        resource: &Resource,
         key: &Key,
-        condition: Option<&Compare>,
+        conditions: &[Compare],
         decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
     ) -> Result<WriteOutcome, WriteError<Status>> {
-        let stored_resource = resource.served.stored_resource.as_ref().expect("a bound resource is persisted");
-        let name = GroupResource { group: stored_resource.encoding.group, resource: stored_resource.resource };
-        let written = self.server.registry.write_if(name, resource.resource_cache, key, condition, decide).await;
+        let conditions = WriteConditions::unchanged(conditions);
+        let registry = &self.server.registry;
+        let written = registry.write_if(resource.storage_name(), &resource.cache, key, conditions, decide).await;
         self.execution.record_outcome(&written);
         written
     }

@@ -35,7 +35,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: Request) -> Res
     check.map_err(|rejection| context.rejection_status(rejection, name))?;
     let next =
         |current: Option<&JsonObject>| context.apply_scale(current.ok_or_else(|| context.not_found())?, &body.object);
-    let (code, stored) = context.write_next(&options, None, next).await?;
+    let (code, stored) = context.write_next(&options, &[], next).await?;
     Ok(with_warnings(context.respond_with_scale(code, &stored), &body.warnings))
 }
 
@@ -47,29 +47,27 @@ pub(super) async fn patch(context: RequestContext<'_>, request: Request) -> Resu
     let next = |current: Option<&JsonObject>| {
         let current = current.ok_or_else(|| context.not_found())?;
         let checked = patch_request.apply(
-            &scale::scale_from_object(current, &context.resource.served.kind.strategy.scale),
+            &scale::scale_from_object(current, context.resource.scale_paths()),
             SCALE_KIND,
             context,
         )?;
         warnings = checked.warnings;
         context.apply_scale(current, &checked.object)
     };
-    let (code, stored) = context.write_next(&options, None, next).await?;
+    let (code, stored) = context.write_next(&options, &[], next).await?;
     Ok(with_warnings(context.respond_with_scale(code, &stored), &warnings))
 }
 
 impl RequestContext<'_> {
     fn apply_scale(self, current: &JsonObject, scale: &JsonObject) -> Result<JsonObject, Status> {
-        let scaled = scale::apply_scale(current, scale, &self.resource.served.kind.strategy.scale);
+        let scaled = scale::apply_scale(current, scale, self.resource.scale_paths());
         scaled.map_err(|rejection| self.rejection_status(rejection, &self.target.name))
     }
 
     fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Response {
-        let object = object_codec::decode_served(stored, self.resource.served);
-        let mut response = json_response(api::json::to_go_json(&scale::scale_from_object(
-            &object,
-            &self.resource.served.kind.strategy.scale,
-        )));
+        let object = object_codec::decode_served(stored, self.resource);
+        let mut response =
+            json_response(api::json::to_go_json(&scale::scale_from_object(&object, self.resource.scale_paths())));
         *response.status_mut() = code;
         response
     }

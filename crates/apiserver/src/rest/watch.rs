@@ -19,6 +19,7 @@ use super::object_selector::ObjectSelector;
 use super::{RequestContext, accept_header};
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb, RequestedVersion};
+use crate::resource::Resource;
 use crate::{error_status, json_response, object_codec};
 
 /// The interval between bookmarks, as in kube-apiserver.
@@ -34,7 +35,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Res
     let options = ListOptions::parse(query, ReadVerb::Watch)?;
     let duration = watch_duration(options.timeout_seconds, context.server.watch_seconds_min, fastrand::f64());
     let deadline = Instant::now() + duration;
-    let object_selector = ObjectSelector::new(options.label_selector, options.field_selector, context.resource.served)?
+    let object_selector = ObjectSelector::new(options.label_selector, options.field_selector, context.resource)?
         .with_name(&context.target.name);
     context.wait_for_history().await?;
     let (initial_reader, revision) =
@@ -46,7 +47,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Res
             }
             false => (None, context.start_revision(options.requested_version).await?),
         };
-    let watcher = context.server.registry.watch(context.resource.resource_cache, revision).map_err(expired_status)?;
+    let watcher = context.server.registry.watch(&context.resource.cache, revision).map_err(expired_status)?;
     let events = WatchStream {
         initial_reader,
         watcher,
@@ -54,7 +55,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Res
         pending_chunks: VecDeque::new(),
         object_selector,
         key_prefix: context.key_prefix(),
-        served_ref: served_ref(context),
+        resource: context.resource.clone(),
         representation,
         has_sent_object: false,
         bookmark_mode: BookmarkMode::from_options(options.allow_bookmarks, options.send_initial_events),
@@ -96,13 +97,6 @@ impl BookmarkMode {
     }
 }
 
-/// The served resource by its index: the stream outlives the request and cannot borrow the resource.
-type ServedRef = (Arc<kinds::ServedResources>, usize);
-
-fn served_ref(context: RequestContext<'_>) -> ServedRef {
-    (context.server.served_resources.clone(), context.resource.served_position)
-}
-
 /// True if the watch sends the current state first unless `sendInitialEvents` says otherwise.
 fn starts_without_revision(version: RequestedVersion) -> bool {
     matches!(version, RequestedVersion::Unset | RequestedVersion::Any)
@@ -112,7 +106,7 @@ fn expired_status(expired: WatchExpired) -> Status {
     Status::expired(expired.to_string())
 }
 
-fn encode_bookmark(resource: &kinds::ServedResource, revision: Revision, extra_metadata: &str) -> Bytes {
+fn encode_bookmark(resource: &Resource, revision: Revision, extra_metadata: &str) -> Bytes {
     let kind = resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
     let object = format!(
@@ -143,7 +137,7 @@ impl RequestContext<'_> {
         };
         let registry = &self.server.registry;
         registry
-            .read_snapshot(self.resource.resource_cache, self.key_prefix(), consistency)
+            .read_snapshot(&self.resource.cache, self.key_prefix(), consistency)
             .await
             .map_err(error_status::status_for_read_error)
     }
@@ -179,7 +173,7 @@ struct WatchStream {
     pending_chunks: VecDeque<Bytes>,
     object_selector: ObjectSelector,
     key_prefix: Key,
-    served_ref: ServedRef,
+    resource: Arc<Resource>,
     representation: ObjectRepresentation,
     /// False before the first event, which carries the column definitions of a table watch.
     has_sent_object: bool,
@@ -226,7 +220,7 @@ impl WatchStream {
             () = tokio::time::sleep_until(self.next_bookmark), if self.bookmark_mode != BookmarkMode::None => {
                 self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
                 let revision = self.watcher.delivered_revision();
-                self.pending_chunks.push_back(encode_bookmark(&self.served_ref.0.resources()[self.served_ref.1], revision, ""));
+                self.pending_chunks.push_back(encode_bookmark(&self.resource, revision, ""));
             }
             () = tokio::time::sleep_until(self.deadline) => self.is_ended = true,
             () = self.stop_token.cancelled() => self.is_ended = true,
@@ -236,7 +230,7 @@ impl WatchStream {
     /// Queues the next initial event, or the bookmark after the last one.
     fn queue_initial_event(&mut self) {
         let Some(reader) = &mut self.initial_reader else { return };
-        let resource = &self.served_ref.0.resources()[self.served_ref.1];
+        let resource = &self.resource;
         match reader.next_item() {
             Ok(Some(cached)) => {
                 if let Some(stored) =
@@ -270,7 +264,7 @@ impl WatchStream {
 
     /// Encodes a change as this watch sees it; `None` if the selector excludes it.
     fn encode_change(&mut self, change: &KeyChange) -> Option<Bytes> {
-        let resource = &self.served_ref.0.resources()[self.served_ref.1];
+        let resource = &self.resource;
         let previous = change.previous.as_deref().and_then(|cached| as_stored_object(&cached.value));
         let current = change.current.as_deref().and_then(|cached| as_stored_object(&cached.value));
         let (kind, object) =

@@ -39,7 +39,7 @@ pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Res
     let is_generated =
         metadata_string(&object, "name").is_empty() && !metadata_string(&object, "generateName").is_empty();
     for _ in 0..CREATE_ATTEMPTS_MAX {
-        match context.create_once(object.clone(), &options, namespace_condition.as_ref()).await {
+        match context.create_once(object.clone(), &options, namespace_condition.as_slice()).await {
             Err(CreateError::NameTaken { name }) if is_generated => {
                 tracing::debug!(name, "generated name exists; generating another");
             }
@@ -70,9 +70,9 @@ pub(super) async fn update(context: RequestContext<'_>, request: Request) -> Res
     decode::ensure_name_matches(&object, name).map_err(|rejection| context.rejection_status(rejection, name))?;
     let namespace_condition = context.require_active_namespace_for_upsert().await?;
     let response = context
-        .update_object_if(&options, namespace_condition.as_ref(), |current| match current {
+        .update_object_if(&options, namespace_condition.as_slice(), |current| match current {
             Some(_) => Ok(object.clone()),
-            None if context.resource.served.rules.allows_create_on_update && context.target.subresource.is_empty() => {
+            None if context.resource.rules().allows_create_on_update && context.target.subresource.is_empty() => {
                 Ok(object.clone())
             }
             None => Err(Status::not_found(context.target.group_resource(), name)),
@@ -109,17 +109,17 @@ impl RequestContext<'_> {
         options: &WriteOptions,
         next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
     ) -> Result<Response, Status> {
-        self.update_object_if(options, None, next).await
+        self.update_object_if(options, &[], next).await
     }
 
     /// Like [`Self::update_object`], conditional on an unchanged namespace.
     async fn update_object_if(
         self,
         options: &WriteOptions,
-        namespace_condition: Option<&Compare>,
+        conditions: &[Compare],
         next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
     ) -> Result<Response, Status> {
-        let (code, stored) = self.write_next(options, namespace_condition, next).await?;
+        let (code, stored) = self.write_next(options, conditions, next).await?;
         Ok(self.object_response(code, &stored))
     }
 
@@ -128,7 +128,7 @@ impl RequestContext<'_> {
     pub(super) async fn write_next(
         self,
         options: &WriteOptions,
-        namespace_condition: Option<&Compare>,
+        conditions: &[Compare],
         mut next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
     ) -> Result<(StatusCode, StoredObject), Status> {
         let name = &*self.target.name;
@@ -137,14 +137,14 @@ impl RequestContext<'_> {
         let mut stored_before = None;
         let mut is_new = false;
         let decide = |current: Option<&StoredObject>| {
-            let old = current.map(|stored| object_codec::decode_served(stored, self.resource.served));
+            let old = current.map(|stored| object_codec::decode_served(stored, self.resource));
             let new = next(old.as_ref())?;
             is_new = old.is_none();
             let decision = match &old {
                 None => {
                     let value = self.prepare_new_object(new, options)?;
                     self.authorize_create()?;
-                    WriteDecision::Put { value, ttl: self.resource.served.rules.ttl }
+                    WriteDecision::Put { value, ttl: self.resource.rules().ttl }
                 }
                 Some(old) => self.prepare_next_state(old, new, options)?,
             };
@@ -156,7 +156,7 @@ impl RequestContext<'_> {
             Ok(decision)
         };
         let written = self
-            .persist(self.resource, &key, namespace_condition, decide)
+            .persist(self.resource, &key, conditions, decide)
             .await
             .map_err(error_status::status_for_write_error)?;
         let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -178,7 +178,7 @@ impl RequestContext<'_> {
         self,
         mut object: JsonObject,
         options: &WriteOptions,
-        namespace_condition: Option<&Compare>,
+        conditions: &[Compare],
     ) -> Result<StoredObject, CreateError> {
         self.check_escalation("", None, &object).map_err(CreateError::Rejected)?;
         if let Err(rejection) = prepare_for_create(&mut object, self, options) {
@@ -186,7 +186,7 @@ impl RequestContext<'_> {
         }
         let name = metadata_string(&object, "name").to_owned();
         let key = self.object_key(&name);
-        let value = object_codec::encode_for_storage(object, self.resource.served);
+        let value = object_codec::encode_for_storage(object, self.resource);
         let decide = |current: Option<&StoredObject>| {
             if current.is_some() {
                 return Err(Status::already_exists(self.target.group_resource(), &name));
@@ -194,14 +194,14 @@ impl RequestContext<'_> {
             if options.is_dry_run {
                 return Ok(WriteDecision::Keep);
             }
-            Ok(WriteDecision::Put { value: value.clone(), ttl: self.resource.served.rules.ttl })
+            Ok(WriteDecision::Put { value: value.clone(), ttl: self.resource.rules().ttl })
         };
-        match self.persist(self.resource, &key, namespace_condition, decide).await {
+        match self.persist(self.resource, &key, conditions, decide).await {
             Ok(WriteOutcome::Put(stored)) => Ok(stored),
             Ok(WriteOutcome::Unchanged | WriteOutcome::Deleted(_)) => {
                 Ok(StoredObject::from_storage(&value, 0).expect("the value was just encoded"))
             }
-            Err(WriteError::ConditionChanged) => Err(CreateError::NamespaceChanged),
+            Err(WriteError::ConditionChanged { .. }) => Err(CreateError::NamespaceChanged),
             Err(WriteError::Refused(_)) => Err(CreateError::NameTaken { name }),
             Err(error) => Err(CreateError::Rejected(error_status::status_for_write_error(error))),
         }
@@ -215,8 +215,8 @@ impl RequestContext<'_> {
         options: &WriteOptions,
     ) -> Result<WriteDecision, Status> {
         let name = &*self.target.name;
-        let served = self.resource.served;
-        let (rules, strategy) = (&served.rules, served.kind.strategy);
+        let resource = self.resource;
+        let (rules, strategy) = (resource.rules(), resource.strategy());
         let subresource = &*self.target.subresource;
         let part = strategy.subresource(subresource);
         let gates = &self.server.feature_gates;
@@ -227,8 +227,8 @@ impl RequestContext<'_> {
         if let Some(verb) = (strategy.signer_verb)(subresource, old, &new) {
             self.server.check_signer_permission(&self.caller.user, verb, old)?;
         }
-        built_in_types::set_defaults(&mut new, gates, served.group_version_kind());
-        if let Some(schema) = self.schema_of(served.group_version_kind()) {
+        built_in_types::set_defaults(&mut new, gates, resource.group_version_kind());
+        if let Some(schema) = self.schema_of(resource.group_version_kind()) {
             unknown_fields::drop_unknown_fields(Some(old), &mut new, schema);
             unknown_fields::keep_unknown_fields(old, &mut new, schema);
         }
@@ -252,15 +252,15 @@ impl RequestContext<'_> {
         if metadata::is_no_op(old, &new) {
             return Ok(WriteDecision::Keep);
         }
-        Ok(WriteDecision::Put { value: object_codec::encode_for_storage(new, served), ttl: rules.ttl })
+        Ok(WriteDecision::Put { value: object_codec::encode_for_storage(new, resource), ttl: rules.ttl })
     }
 
     /// Validates metadata, values and immutable fields of an update to the object or a subresource.
     fn validate_update(self, old: &JsonObject, new: &JsonObject) -> Vec<FieldError> {
-        let (served, gates) = (self.resource.served, &self.server.feature_gates);
-        let mut errors = validate::validate_metadata_update(old, new, &served.rules);
-        errors.extend(built_in_types::validate_new_values(served.kind.strategy, Some(old), new));
-        errors.extend(built_in_types::validate_immutable_fields([old, new], gates, served, &self.target.subresource));
+        let (resource, gates) = (self.resource, &self.server.feature_gates);
+        let mut errors = validate::validate_metadata_update(old, new, resource.rules());
+        errors.extend(built_in_types::validate_new_values(resource.strategy(), Some(old), new));
+        errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, &self.target.subresource));
         errors
     }
 
@@ -268,7 +268,7 @@ impl RequestContext<'_> {
         self.check_escalation(&self.target.name, None, &object)?;
         prepare_for_create(&mut object, self, options)
             .map_err(|rejection| self.rejection_status(rejection, &self.target.name))?;
-        Ok(object_codec::encode_for_storage(object, self.resource.served))
+        Ok(object_codec::encode_for_storage(object, self.resource))
     }
 
     /// Authorizes an update that creates the object. Like kube-apiserver it requires the verb `create` on the object's
@@ -289,20 +289,20 @@ impl RequestContext<'_> {
 
     /// `name` is the name in the path; empty for a create.
     fn check_escalation(self, name: &str, old: Option<&JsonObject>, new: &JsonObject) -> Result<(), Status> {
-        let (served, namespace, user) = (self.resource.served, self.namespace(), &*self.caller.user);
-        self.server.check_escalation(&ObjectWrite { user, resource: served, namespace, name, old, new })
+        let (resource, namespace, user) = (self.resource, self.namespace(), &*self.caller.user);
+        self.server.check_escalation(&ObjectWrite { user, resource, namespace, name, old, new })
     }
 
     /// Requires an active namespace if an update may create the object. Returns the condition of the write, if any.
     async fn require_active_namespace_for_upsert(self) -> Result<Option<Compare>, Status> {
-        if !self.resource.served.rules.allows_create_on_update || !self.target.subresource.is_empty() {
+        if !self.resource.rules().allows_create_on_update || !self.target.subresource.is_empty() {
             return Ok(None);
         }
         let key = self.object_key(&self.target.name);
         let found = self
             .server
             .registry
-            .get(self.resource.resource_cache, &key, ReadConsistency::Any)
+            .get(&self.resource.cache, &key, ReadConsistency::Any)
             .await
             .map_err(error_status::status_for_read_error)?;
         if found.is_some() { Ok(None) } else { self.require_active_namespace(NamespaceFreshness::Latest).await }
@@ -321,7 +321,7 @@ impl RequestContext<'_> {
     }
 
     pub(super) fn object_response(self, code: StatusCode, stored: &StoredObject) -> Response {
-        let mut response = json_response(object_codec::encode_served(stored, self.resource.served));
+        let mut response = json_response(object_codec::encode_served(stored, self.resource));
         *response.status_mut() = code;
         response
     }
@@ -347,9 +347,8 @@ fn prepare_for_create(
     context: RequestContext<'_>,
     options: &WriteOptions,
 ) -> Result<(), Rejection> {
-    let served = context.resource.served;
-    let (rules, strategy) = (&served.rules, served.kind.strategy);
-    let (release, kind) = (context.server.served_resources.release(), served.group_version_kind());
+    let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
+    let (release, kind) = (context.server.served_resources.release(), context.resource.group_version_kind());
     built_in_types::drop_fields_unknown_to_release(object, release, kind);
     built_in_types::set_defaults(object, &context.server.feature_gates, kind);
     let status = if strategy.keeps_status_on_create { object.remove("status") } else { None };
@@ -370,7 +369,7 @@ fn prepare_for_create(
 /// Reads the request body as an object of the requested kind.
 async fn decode_body(context: RequestContext<'_>, request: Request) -> Result<CheckedObject, Status> {
     let expected = ExpectedBody {
-        kind: context.resource.served.group_version_kind(),
+        kind: context.resource.group_version_kind(),
         release: context.server.served_resources.release(),
         status_context: context.status_context(""),
     };
