@@ -4,5 +4,7 @@
 //! next condition out. Storage, caches and requests are `apiserver`'s.
 
 pub mod definition;
+pub mod rules;
 
 pub use definition::Definition;
+pub use rules::{RuleOutcome, Rules};
