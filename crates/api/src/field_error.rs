@@ -89,6 +89,16 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
+    /// Creates an error for a malformed value that the caller has printed already.
+    pub fn invalid_printed(field: impl Into<String>, printed_value: &str, detail: &str) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, None, format!("{printed_value}: {detail}"))
+    }
+
+    /// Leaves the value out of the message, as Kubernetes does for objects and arrays that a rule refuses.
+    pub fn without_value(self) -> Self {
+        Self { value: None, ..self }
+    }
+
     /// Creates an error for a missing value.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)
@@ -160,6 +170,9 @@ impl FieldError {
             body.push_str(": ");
             match value {
                 Value::String(text) => body.push_str(&Quoted(text).to_string()),
+                Value::Number(number) if number.as_i64().is_none() => {
+                    body.push_str(&go_float(number.as_f64().unwrap_or_default()));
+                }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
                     body.push_str(&String::from_utf8_lossy(&to_go_json(value)));
                 }
@@ -189,6 +202,20 @@ impl FieldError {
     }
 }
 
+/// A number like Go's `%v`, which has an exponent outside of 0.0001 to 999999.
+fn go_float(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let exponent =
+        scientific.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?)));
+    match exponent {
+        Some((digits, exponent)) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => number.to_string(),
+    }
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
@@ -211,6 +238,9 @@ mod tests {
             FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0"),
             FieldError::invalid("spec.selector", json!({"a": ["<"]}), ""),
             FieldError::invalid("spec", Value::Null, "x"),
+            FieldError::invalid("spec.a", 1e10, "x"),
+            FieldError::invalid("spec.a", 0.000_025, "x"),
+            FieldError::invalid("spec.a", -100_000.5, "x"),
             FieldError::required("metadata.name", "name or generateName is required"),
             FieldError::required("spec.a", ""),
             FieldError::duplicate("status.storageVersions[1].apiServerID", "a"),
@@ -223,6 +253,9 @@ mod tests {
             FieldError::too_many("spec.d", 3, 1),
             FieldError::type_invalid("spec.e", "string", "spec.e in body must be of type integer: \"string\""),
             FieldError::internal("spec.f", "no such key: g"),
+            FieldError::invalid("spec.g", json!({}), "failed rule: self.a").without_value(),
+            FieldError::duplicate("spec.g", json!([])).without_value(),
+            FieldError::invalid_printed("spec.h", r#"{"B":1,"A":2}"#, "x"),
         ];
         let lines: Vec<_> = errors.iter().map(|error| format!("{} | {error}", error.kind().reason())).collect();
         expect![[r#"
@@ -230,6 +263,9 @@ mod tests {
             FieldValueInvalid | spec.replicas: Invalid value: -1: must be greater than or equal to 0
             FieldValueInvalid | spec.selector: Invalid value: {"a":["\u003c"]}
             FieldValueInvalid | spec: Invalid value: null: x
+            FieldValueInvalid | spec.a: Invalid value: 1e+10: x
+            FieldValueInvalid | spec.a: Invalid value: 2.5e-05: x
+            FieldValueInvalid | spec.a: Invalid value: -100000.5: x
             FieldValueRequired | metadata.name: Required value: name or generateName is required
             FieldValueRequired | spec.a: Required value
             FieldValueDuplicate | status.storageVersions[1].apiServerID: Duplicate value: "a"
@@ -241,7 +277,10 @@ mod tests {
             FieldValueTooLong | spec.c: Too long: may not be more than 253 bytes
             FieldValueTooMany | spec.d: Too many: 3: must have at most 1 item
             FieldValueTypeInvalid | spec.e: Invalid value: "string": spec.e in body must be of type integer: "string"
-            InternalError | spec.f: Internal error: no such key: g"#]]
+            InternalError | spec.f: Internal error: no such key: g
+            FieldValueInvalid | spec.g: Invalid value: failed rule: self.a
+            FieldValueDuplicate | spec.g: Duplicate value
+            FieldValueInvalid | spec.h: Invalid value: {"B":1,"A":2}: x"#]]
         .assert_eq(&lines.join("\n"));
     }
 

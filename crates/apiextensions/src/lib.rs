@@ -6,5 +6,7 @@
 pub mod definition;
 pub mod discovery;
 pub mod naming;
+pub mod rules;
 
 pub use definition::Definition;
+pub use rules::{RuleOutcome, Rules};

@@ -11,7 +11,7 @@ const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
 const MIN_STRING_BYTES: u64 = 2;
 const MIN_NUMBER_BYTES: u64 = 1;
 const MIN_BOOL_BYTES: u64 = 4;
-const MIN_DURATION_BYTES: u64 = 4;
+const MIN_DURATION_BYTES: u64 = 3;
 const MAX_DURATION_BYTES: u64 = 32;
 const MAX_DATE_TIME_BYTES: u64 = 32;
 const MIN_DATE_TIME_BYTES: u64 = 21;
@@ -68,6 +68,16 @@ pub(crate) struct ObjectDecl {
     pub(crate) name: String,
     /// By name as expressions write it.
     pub(crate) fields: BTreeMap<String, FieldDecl>,
+    /// Properties that expressions cannot name, by name in the document, with their type unless it is unknown. They only
+    /// count for equality.
+    pub(crate) hidden: BTreeMap<String, Option<Arc<DeclType>>>,
+}
+
+impl ObjectDecl {
+    /// True if the schema has the property, whether expressions can name it or not.
+    pub(crate) fn has_property(&self, name: &str) -> bool {
+        escape(name).is_some_and(|name| self.fields.contains_key(&*name)) || self.hidden.contains_key(name)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -186,7 +196,7 @@ impl DeclType {
         Self::simple(DeclKind::Map { values: Arc::new(values) }, max, 2)
     }
 
-    /// `type: object` with `properties`. Properties whose names no identifier can express are left out.
+    /// `type: object` with `properties`. Expressions cannot select properties whose names no identifier can express.
     pub fn object(fields: impl IntoIterator<Item = Field>) -> Self {
         Self::named_object(UNNAMED, fields)
     }
@@ -194,17 +204,28 @@ impl DeclType {
     /// An object type whose name expressions can use, e.g. to construct it.
     pub fn named_object(name: impl Into<String>, fields: impl IntoIterator<Item = Field>) -> Self {
         let mut min_serialized_size = 2;
-        let mut declared = BTreeMap::new();
+        let (mut declared, mut hidden) = (BTreeMap::new(), BTreeMap::new());
         for field in fields {
             if field.always_serialized {
                 min_serialized_size += field.name.len() as u64 + field.decl.min_serialized_size + 4;
             }
-            if let Some(name) = escape(&field.name) {
-                declared.insert(name.into_owned(), FieldDecl { json_name: field.name, decl: Arc::new(field.decl) });
+            let decl = Arc::new(field.decl);
+            match escape(&field.name) {
+                Some(name) => drop(declared.insert(name.into_owned(), FieldDecl { json_name: field.name, decl })),
+                None => drop(hidden.insert(field.name, Some(decl))),
             }
         }
-        let object = ObjectDecl { name: name.into(), fields: declared };
+        let object = ObjectDecl { name: name.into(), fields: declared, hidden };
         Self::simple(DeclKind::Object(object), 0, min_serialized_size)
+    }
+
+    /// Adds a property of unknown type to an object. Expressions cannot select it, but objects that differ in it differ.
+    #[must_use]
+    pub fn with_unknown_property(mut self, name: impl Into<String>) -> Self {
+        if let DeclKind::Object(object) = &mut self.kind {
+            object.hidden.insert(name.into(), None);
+        }
+        self
     }
 
     /// A value of a library type, by its name in error messages (e.g. `kubernetes.authorization.Authorizer`).
@@ -213,9 +234,10 @@ impl DeclType {
     }
 
     /// An optional value, as `oldSelf` is with `optionalOldSelf`.
-    pub fn optional(value: DeclType) -> Self {
+    pub fn optional(value: impl Into<Arc<DeclType>>) -> Self {
+        let value = value.into();
         let (max, min) = (value.max_elements, value.min_serialized_size);
-        Self::simple(DeclKind::Optional(Arc::new(value)), max, min)
+        Self::simple(DeclKind::Optional(value), max, min)
     }
 
     /// Names the object types within that have no name, after `name` and their fields. Variables of one named type can be
@@ -257,8 +279,13 @@ impl DeclType {
         }
     }
 
-    /// The type of elements or values.
-    pub(crate) fn element(&self) -> Option<&Arc<DeclType>> {
+    /// The declared type of a property of an object, by its name in the JSON document.
+    pub fn property(&self, name: &str) -> Option<&Arc<DeclType>> {
+        self.field(&escape(name)?).map(|field| &field.decl)
+    }
+
+    /// The type of the elements of a list or the values of a map.
+    pub fn element(&self) -> Option<&Arc<DeclType>> {
         match &self.kind {
             DeclKind::List { items, .. } => Some(items),
             DeclKind::Map { values } => Some(values),
@@ -302,6 +329,9 @@ pub(crate) fn name_objects(decl: &mut DeclType, name: &str) {
             let prefix = object.name.clone();
             for (field, declared) in &mut object.fields {
                 name_objects(Arc::make_mut(&mut declared.decl), &format!("{prefix}.{field}"));
+            }
+            for (name, decl) in object.hidden.iter_mut().filter_map(|(name, decl)| Some((name, decl.as_mut()?))) {
+                name_objects(Arc::make_mut(decl), &format!("{prefix}.{name}"));
             }
         }
         DeclKind::List { items, .. } => name_objects(Arc::make_mut(items), &format!("{name}.@idx")),

@@ -16,7 +16,7 @@ use crate::program::{ConstantSet, ListNode, MapEntryNode, Node, ObjectNode, Orde
 use crate::runtime_cost::{LIST, MAP, STRUCT, traverse};
 use crate::time::zone::TimeZones;
 use crate::value::map::OwnedMap;
-use crate::value::{Map, Value};
+use crate::value::{List, Map, Value};
 
 pub(crate) use call::{Invocation, convert_constant};
 
@@ -40,6 +40,8 @@ pub trait LazyFields: Sync {
 pub enum Input<'a> {
     /// Part of a document, viewed as the variable is declared.
     Json(&'a Json),
+    /// An object of a document, viewed as the variable is declared.
+    Object(&'a serde_json::Map<String, Json>),
     /// A value that was made elsewhere.
     Value(Value<'a>),
     /// Fields that are computed at their first use. Expressions can select them, but not use the object as a whole.
@@ -50,6 +52,7 @@ impl std::fmt::Debug for Input<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Input::Json(json) => f.debug_tuple("Json").field(json).finish(),
+            Input::Object(map) => f.debug_tuple("Object").field(map).finish(),
             Input::Value(value) => f.debug_tuple("Value").field(value).finish(),
             Input::Lazy(_) => f.write_str("Lazy"),
         }
@@ -158,6 +161,10 @@ impl<'a> Context<'a> {
 
     pub(crate) fn equal(&mut self, a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
         ops::equal(a, b, &mut self.fuel)
+    }
+
+    pub(crate) fn set_contains(&mut self, set: &List<'_>, wanted: &Value<'_>) -> Result<bool, EvalError> {
+        ops::set_contains(set, wanted, &mut self.fuel)
     }
 
     pub(crate) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {

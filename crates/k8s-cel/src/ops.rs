@@ -3,10 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::decl::ListKind;
+use serde_json::Value as Json;
+
+use crate::decl::{DeclKind, DeclType, ListKind};
 use crate::error::EvalError;
 use crate::number::{compare_double_int, compare_double_uint, compare_int_uint};
-use crate::value::{List, Map, Text, Value};
+use crate::value::{List, Map, Text, Value, view};
 
 type Arithmetic<'a> = Result<Value<'a>, EvalError>;
 
@@ -96,19 +98,36 @@ fn part_equal(a: &Value<'_>, b: &Value<'_>, lenient: bool, fuel: &mut u64) -> Re
 /// Every element of `b` is in `a`, whatever the order.
 fn sets_equal(a: &List<'_>, b: &List<'_>, fuel: &mut u64) -> Result<bool, EvalError> {
     for wanted in b.iter() {
-        let wanted = wanted?;
-        let mut found = false;
-        for item in a.iter() {
-            if equal(&item?, &wanted, fuel)? {
-                found = true;
-                break;
-            }
-        }
-        if !found {
+        if !set_contains(a, &wanted?, fuel)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether a set has an element. Upstream looks for the element among the values of the document, so that it finds no
+/// durations and timestamps, and no whole numbers of the type `number`.
+pub(crate) fn set_contains(set: &List<'_>, wanted: &Value<'_>, fuel: &mut u64) -> Result<bool, EvalError> {
+    if let List::Json(items, _) = set {
+        spend(fuel, items.len())?;
+        return Ok(items.iter().any(|item| is_document_value(item, wanted)));
+    }
+    for item in set.iter() {
+        if equal(&item?, wanted, fuel)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_document_value(json: &Json, value: &Value<'_>) -> bool {
+    match (json, value) {
+        (Json::String(json), Value::String(value)) => **json == **value,
+        (Json::Bool(json), Value::Bool(value)) => json == value,
+        (Json::Number(json), Value::Int(value)) => json.as_i64() == Some(*value),
+        (Json::Number(json), Value::Double(value)) => json.as_i64().is_none() && json.as_f64() == Some(*value),
+        _ => false,
+    }
 }
 
 /// The values of an element's keys as one text.
@@ -159,19 +178,58 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalErro
             _ => return Ok(false),
         }
     }
-    if let (Map::Json(a, decl), Map::Json(b, _)) = (a, b) {
-        return Ok(undeclared_equal(a, b, decl));
+    match a {
+        Map::Json(a, decl) if !lenient => others_equal(a, b, decl, fuel),
+        _ => Ok(true),
+    }
+}
+
+type JsonMap = serde_json::Map<String, Json>;
+
+/// Compares the properties of a declared object that expressions cannot name.
+fn others_equal(a: &JsonMap, b: &Map<'_>, decl: &DeclType, fuel: &mut u64) -> Result<bool, EvalError> {
+    let DeclKind::Object(object) = &decl.kind else { return Ok(true) };
+    for (name, value) in a {
+        match object.hidden.get(name) {
+            Some(hidden) => {
+                if !hidden_equal(name, value, b, hidden.as_deref(), fuel)? {
+                    return Ok(false);
+                }
+            }
+            None if object.has_property(name) => {}
+            // Properties that no schema has are compared as they are.
+            None => match b {
+                Map::Json(b, _) if b.get(name).is_some_and(|other| other != value) => return Ok(false),
+                Map::Json(_, decl) if matches!(decl.kind, DeclKind::Object(_)) => {}
+                _ => return Err(EvalError::no_such_overload()),
+            },
+        }
     }
     Ok(true)
 }
 
-type JsonMap = serde_json::Map<String, serde_json::Value>;
-
-/// Properties that no schema declares are compared as they are.
-fn undeclared_equal(a: &JsonMap, b: &JsonMap, decl: &crate::decl::DeclType) -> bool {
-    let crate::decl::DeclKind::Object(object) = &decl.kind else { return true };
-    let declared = |name: &str| object.fields.values().any(|field| field.json_name == name);
-    a.iter().all(|(name, value)| declared(name) || b.get(name).is_none_or(|other| other == value))
+/// Compares a property of the schema that expressions cannot name. Null is absent.
+fn hidden_equal(
+    name: &str,
+    value: &Json,
+    other: &Map<'_>,
+    decl: Option<&DeclType>,
+    fuel: &mut u64,
+) -> Result<bool, EvalError> {
+    let Map::Json(other, other_decl) = other else { return Ok(false) };
+    let is_object = matches!(other_decl.kind, DeclKind::Object(_));
+    let other = other.get(name).filter(|other| !is_object || !other.is_null());
+    match (Some(value).filter(|value| !value.is_null()), other) {
+        (None, None) => Ok(true),
+        (Some(value), Some(other)) => match decl {
+            None => Ok(value == other),
+            Some(decl) => {
+                let other = view(other, if is_object { decl } else { other_decl })?;
+                equal(&view(value, decl)?, &other, fuel)
+            }
+        },
+        _ => Ok(false),
+    }
 }
 
 /// The order of two values. `Err(None)` means that the left operand has no order at all.
