@@ -440,3 +440,31 @@ pub(crate) fn go_float(value: f64) -> String {
     let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
     format!("{digits}e{sign}{exponent:0>2}")
 }
+
+/// A JSON value as Go's `%v` prints it.
+pub(crate) fn go_value(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) => go_number(number),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_value).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}:{}", go_value(value)));
+            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+/// The Go type of a JSON value as `%T` prints it.
+pub(crate) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
