@@ -3,10 +3,12 @@
 //! Everything here is a function over values: a definition object in, its verdict, its served versions, its names or its
 //! next condition out. Storage, caches and requests are `apiserver`'s.
 
+pub mod columns;
 pub mod definition;
 pub mod discovery;
 pub mod naming;
 pub mod rules;
+pub mod json_path;
 
 pub use definition::Definition;
 pub use rules::{RuleOutcome, Rules};

@@ -78,12 +78,11 @@ pub fn apply_scale(
     paths: &ScalePaths<'_>,
 ) -> Result<Map<String, Value>, Rejection> {
     let replicas = requested_replicas(scale)?;
-    let (uid, expected) = (metadata_string(object, "uid"), metadata_string(scale, "uid"));
-    if !expected.is_empty() && expected != uid {
-        return Err(Rejection::conflict(format!(
-            "Precondition failed: UID in precondition: {expected}, UID in object meta: {uid}"
-        )));
+    if replicas < 0 {
+        let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+        return Err(Rejection::Invalid { subject: RejectionSubject::Scale, errors: vec![error] });
     }
+    ensure_uid_matches(object, scale)?;
     let mut scaled = object.clone();
     unstructured::set_or_remove(
         metadata_mut(&mut scaled),
@@ -96,7 +95,19 @@ pub fn apply_scale(
     Ok(scaled)
 }
 
-fn requested_replicas(scale: &Map<String, Value>) -> Result<i32, Rejection> {
+/// Rejects a `Scale` with the uid of another object than this one.
+pub fn ensure_uid_matches(object: &Map<String, Value>, scale: &Map<String, Value>) -> Result<(), Rejection> {
+    let (uid, expected) = (metadata_string(object, "uid"), metadata_string(scale, "uid"));
+    if !expected.is_empty() && expected != uid {
+        return Err(Rejection::conflict(format!(
+            "Precondition failed: UID in precondition: {expected}, UID in object meta: {uid}"
+        )));
+    }
+    Ok(())
+}
+
+/// The replicas that a `Scale` asks for; 0 if absent. May be negative.
+pub fn requested_replicas(scale: &Map<String, Value>) -> Result<i32, Rejection> {
     let value = match get(scale, &["spec", "replicas"]) {
         None | Some(Value::Null) => return Ok(0),
         Some(value) => value,
@@ -108,10 +119,6 @@ fn requested_replicas(scale: &Map<String, Value>) -> Result<i32, Rejection> {
             crate::decode::go_json_type_name(value)
         )));
     };
-    if replicas < 0 {
-        let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-        return Err(Rejection::Invalid { subject: RejectionSubject::Scale, errors: vec![error] });
-    }
     Ok(replicas)
 }
 

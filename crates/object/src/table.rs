@@ -9,7 +9,7 @@ mod human_duration;
 use api::json::JsonObject;
 use api::metadata::ListMeta;
 use api::time::Time;
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::partial_object_metadata;
@@ -19,7 +19,32 @@ use cells::NAME;
 
 pub use human_duration::human_duration;
 
-/// A column definition, and the function that computes its cells.
+/// A column: its definition for clients, and its cells.
+pub trait TableColumn {
+    /// What clients see of the column.
+    fn definition(&self) -> ColumnDefinition<'_>;
+
+    /// Computes the cell of an object; the time is the current one, for ages.
+    fn cell(&self, object: &JsonObject, now: Time) -> Value;
+}
+
+/// A `TableColumnDefinition`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ColumnDefinition<'a> {
+    /// Heading; kubectl prints it in capitals.
+    pub name: &'a str,
+    /// OpenAPI type of the cells.
+    #[serde(rename = "type")]
+    pub cell_type: &'a str,
+    /// `name` for the column that identifies the object; else mostly empty.
+    pub format: &'a str,
+    /// Description for clients; kubectl does not print it.
+    pub description: &'a str,
+    /// 0 is always shown, more only in wide output.
+    pub priority: i32,
+}
+
+/// A column of a built-in kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// Heading; kubectl prints it in capitals.
@@ -36,15 +61,14 @@ pub struct Column {
     pub cell: fn(&JsonObject, Time) -> Value,
 }
 
-impl Serialize for Column {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut column = serializer.serialize_struct("TableColumnDefinition", 5)?;
-        column.serialize_field("name", self.name)?;
-        column.serialize_field("type", self.cell_type)?;
-        column.serialize_field("format", self.format)?;
-        column.serialize_field("description", self.description)?;
-        column.serialize_field("priority", &self.priority)?;
-        column.end()
+impl TableColumn for Column {
+    fn definition(&self) -> ColumnDefinition<'_> {
+        let Self { name, cell_type, format, description, priority, cell: _ } = *self;
+        ColumnDefinition { name, cell_type, format, description, priority }
+    }
+
+    fn cell(&self, object: &JsonObject, now: Time) -> Value {
+        (self.cell)(object, now)
     }
 }
 
@@ -86,9 +110,9 @@ pub enum ColumnDefinitions {
 
 /// Options of [`build_table`].
 #[derive(Clone, Copy, Debug)]
-pub struct TableOptions<'a> {
+pub struct TableOptions<'a, C = Column> {
     /// Columns of the kind.
-    pub columns: &'a [Column],
+    pub columns: &'a [C],
     /// Computes the condition of a row, such as `Completed`; `None` for no condition.
     pub row_condition: fn(&JsonObject) -> Option<Value>,
     /// `meta.k8s.io/v1` or `meta.k8s.io/v1beta1`.
@@ -105,12 +129,11 @@ pub struct TableOptions<'a> {
 pub fn build_table<'o>(
     objects: impl IntoIterator<Item = &'o JsonObject>,
     metadata: &ListMeta,
-    options: &TableOptions<'_>,
+    options: &TableOptions<'_, impl TableColumn>,
 ) -> Value {
-    let columns = options.columns;
     let rows: Vec<Value> = objects.into_iter().map(|object| build_row(object, options)).collect();
-    let definitions = match options.column_definitions {
-        ColumnDefinitions::Included => Some(columns),
+    let definitions: Option<Vec<ColumnDefinition<'_>>> = match options.column_definitions {
+        ColumnDefinitions::Included => Some(options.columns.iter().map(TableColumn::definition).collect()),
         ColumnDefinitions::Omitted => None,
     };
     json!({
@@ -122,8 +145,8 @@ pub fn build_table<'o>(
     })
 }
 
-fn build_row(object: &JsonObject, options: &TableOptions<'_>) -> Value {
-    let cells: Vec<Value> = options.columns.iter().map(|column| (column.cell)(object, options.now)).collect();
+fn build_row(object: &JsonObject, options: &TableOptions<'_, impl TableColumn>) -> Value {
+    let cells: Vec<Value> = options.columns.iter().map(|column| column.cell(object, options.now)).collect();
     let mut row = json!({ "cells": cells });
     if let Some(condition) = (options.row_condition)(object) {
         row["conditions"] = json!([condition]);
