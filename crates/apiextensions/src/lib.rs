@@ -4,5 +4,7 @@
 //! next condition out. Storage, caches and requests are `apiserver`'s.
 
 pub mod definition;
+pub mod lifecycle;
+pub mod validation;
 
 pub use definition::Definition;
