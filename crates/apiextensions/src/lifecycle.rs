@@ -25,7 +25,8 @@ pub fn set_defaults(definition: &mut JsonObject) {
 
 fn set_spec_defaults(spec: &mut JsonObject) {
     if let Some(names) = object_mut(spec, "names") {
-        let text = |names: &JsonObject, name: &str| names.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |names: &JsonObject, name: &str| names.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = text(names, "kind");
         for (name, default) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
             if !kind.is_empty() && text(names, name).is_empty() {
@@ -111,7 +112,8 @@ pub fn set_condition(definition: &mut JsonObject, condition: &Condition<'_>, now
         *conditions = json!([]);
     }
     let Some(conditions) = conditions.as_array_mut() else { return };
-    let known = conditions.iter().position(|known| known.get("type").is_some_and(|kind| kind == condition.condition_type));
+    let known =
+        conditions.iter().position(|known| known.get("type").is_some_and(|kind| kind == condition.condition_type));
     let at = known.unwrap_or_else(|| {
         conditions.push(json!({"type": condition.condition_type}));
         conditions.len() - 1

@@ -25,7 +25,7 @@ mod views;
 mod warnings;
 mod webhook_url;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use api::FieldError;
 use api::json::JsonObject;
@@ -65,11 +65,7 @@ pub fn validate_definition(new: &JsonObject, options: &ValidationOptions) -> Vec
 }
 
 /// Validates an update of a definition. `new` has the status that the update leads to.
-pub fn validate_definition_update(
-    old: &JsonObject,
-    new: &JsonObject,
-    options: &ValidationOptions,
-) -> Vec<FieldError> {
+pub fn validate_definition_update(old: &JsonObject, new: &JsonObject, options: &ValidationOptions) -> Vec<FieldError> {
     let mut errors = ErrorList::default();
     let (old_spec, new_spec) = (InternalSpec::new(old), InternalSpec::new(new));
     let requirements = Requirements::of_update(old, &old_spec, &new_spec, options);
@@ -132,18 +128,16 @@ fn validate_stored_versions(
     if stored.is_empty() {
         return errors.push(FieldError::invalid(path, shown(), "must have at least one stored version"));
     }
-    for version in spec.versions.iter().filter(|version| flag(version.object, "storage")) {
-        if !stored.contains(&version.name()) {
+    let mut missing: BTreeMap<_, _> = stored.iter().enumerate().map(|(at, version)| (*version, at)).collect();
+    for version in &spec.versions {
+        // A second version of the same name does not find the stored one that the first has taken.
+        let is_stored = missing.remove(version.name()).is_some();
+        if flag(version.object, "storage") && !is_stored {
             let detail = format!("must have the storage version {}", version.name());
             errors.push(FieldError::invalid(path, shown(), detail));
         }
     }
-    let known: HashSet<_> = spec.versions.iter().map(InternalVersion::name).collect();
-    for (at, version) in stored.iter().enumerate() {
-        let is_last = !stored[at + 1..].contains(version);
-        if known.contains(version) || !is_last {
-            continue;
-        }
+    for (version, at) in missing {
         let detail = if options.minor >= STORED_VERSION_ADVICE_SINCE {
             format!(
                 "missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions \
@@ -153,7 +147,7 @@ fn validate_stored_versions(
         } else {
             "must appear in spec.versions".to_owned()
         };
-        errors.push(FieldError::invalid(format!("{path}[{at}]"), *version, detail));
+        errors.push(FieldError::invalid(format!("{path}[{at}]"), version, detail));
     }
 }
 
@@ -265,8 +259,8 @@ fn validate_version(
 /// Checks the fields that all versions share, and that stand at the top of the spec therefore.
 fn validate_shared_fields(errors: &mut ErrorList, spec: &InternalSpec<'_>, checks: &SchemaChecks<'_>) {
     let fields = &spec.shared;
-    let has_status = fields.has_status_subresource()
-        || spec.versions.iter().any(|version| version.fields.has_status_subresource());
+    let has_status =
+        fields.has_status_subresource() || spec.versions.iter().any(|version| version.fields.has_status_subresource());
     let first = spec.versions.first().map_or("", InternalVersion::name);
     checks.validate(errors, fields, "spec.validation", has_status, first);
     validate_views(errors, fields, "spec");

@@ -26,9 +26,8 @@ pub enum ApprovalState {
 
 /// True if definitions in the group need the annotation.
 pub fn is_protected_group(group: &str) -> bool {
-    let is_within = |domain: &&str| {
-        group.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
+    let is_within =
+        |domain: &&str| group.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     PROTECTED_DOMAINS.iter().any(|domain| is_within(domain))
 }
 

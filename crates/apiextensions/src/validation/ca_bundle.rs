@@ -19,9 +19,7 @@ pub(crate) fn ca_bundle_problem(bundle: &str) -> Option<String> {
         let Some(der) = block else { continue };
         match X509Certificate::from_der(&der) {
             Ok(_) => return None,
-            Err(error) => {
-                malformed.get_or_insert_with(|| format!("{prefix}: failed to parse certificate: {error}"));
-            }
+            Err(_) => malformed = Some(format!("{prefix}: failed to parse certificate: x509: malformed certificate")),
         }
     }
     Some(malformed.unwrap_or_else(|| format!("{prefix}: no valid certificate authority data seen")))

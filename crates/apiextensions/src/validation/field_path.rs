@@ -89,7 +89,10 @@ impl<'t> Iterator for Tokens<'t> {
             [] => return None,
             [b'.' | b'[' | b']', ..] => 1,
             [b'\'', ref quoted @ ..] => {
-                let end = quoted.iter().zip([b'\''].iter().chain(quoted)).position(|(byte, previous)| *byte == b'\'' && *previous != b'\\');
+                let end = quoted
+                    .iter()
+                    .zip([b'\''].iter().chain(quoted))
+                    .position(|(byte, previous)| *byte == b'\'' && *previous != b'\\');
                 end.map_or(rest.len(), |end| end + 2)
             }
             _ => rest.find(['.', '[', ']']).unwrap_or(rest.len()),

@@ -6,7 +6,7 @@
 use api::json::JsonObject;
 use serde_json::Value;
 
-use super::json_fields::{flag, list, object, object_or_empty, objects, text};
+use super::json_fields::{flag, object, object_or_empty, objects, text};
 use super::schema_fields::{canonical_schema, go_schema, go_struct, go_value, without_empty_values};
 use super::schema_node::SchemaNode;
 
@@ -243,9 +243,4 @@ pub(super) fn are_same_selectable_fields(left: &VersionFields<'_>, right: &Versi
 /// True if both versions have a schema and the schemas are equal, or both have none.
 pub(super) fn are_same_schemas(left: Option<SchemaNode<'_>>, right: Option<SchemaNode<'_>>) -> bool {
     left.map(canonical_schema) == right.map(canonical_schema)
-}
-
-/// The stored versions of a definition.
-pub(super) fn stored_versions(definition: &JsonObject) -> &[Value] {
-    object(definition, "status").map_or(&[], |status| list(status, "storedVersions"))
 }

@@ -81,7 +81,13 @@ impl NodePlace {
 
 impl OpenApiChecks<'_> {
     /// Checks a node and all nodes below it.
-    pub(super) fn check<'a>(&self, found: &mut OpenApiFindings<'a>, node: SchemaNode<'a>, path: &str, place: &NodePlace) {
+    pub(super) fn check<'a>(
+        &self,
+        found: &mut OpenApiFindings<'a>,
+        node: SchemaNode<'a>,
+        path: &str,
+        place: &NodePlace,
+    ) {
         let errors_before = found.errors.count();
         self.check_keywords(&mut found.errors, node, path, place);
         self.check_children(found, node, path, place);
@@ -136,7 +142,8 @@ impl OpenApiChecks<'_> {
         if let Some(Items::Many(schemas)) = node.items()
             && !schemas.is_empty()
         {
-            errors.push(FieldError::forbidden(format!("{path}.items"), "items must be a schema object and not an array"));
+            errors
+                .push(FieldError::forbidden(format!("{path}.items"), "items must be a schema object and not an array"));
         }
         if place.is_inside_meta && node.flag("x-kubernetes-embedded-resource") {
             let detail = "must not be used inside of resource meta";
@@ -165,7 +172,12 @@ impl OpenApiChecks<'_> {
             }
         }
         for (name, property) in node.named_nodes("properties") {
-            self.check(found, property, &format!("{path}.properties[{name}]"), &property_place(node, name, path, place));
+            self.check(
+                found,
+                property,
+                &format!("{path}.properties[{name}]"),
+                &property_place(node, name, path, place),
+            );
         }
         let below = place.below_junctor();
         if let Some(not) = node.node("not") {
@@ -239,8 +251,7 @@ impl OpenApiChecks<'_> {
             invalid(errors, "fieldPath", "must not contain line breaks");
         }
         let is_resolved = || {
-            conversion_problem(node).is_some()
-                || resolve_field_path(field_path.0, node, ArrayNotation::Allowed).is_ok()
+            conversion_problem(node).is_some() || resolve_field_path(field_path.0, node, ArrayNotation::Allowed).is_ok()
         };
         if !field_path.0.is_empty() && !is_resolved() {
             invalid(errors, "fieldPath", "must be a valid path");

@@ -73,13 +73,12 @@ impl Requirements {
         options: &ValidationOptions,
     ) -> Self {
         let is_established = is_established(old_definition);
-        let has_schema = old.shared.schema().is_some()
-            || old.versions.iter().all(|version| version.fields.schema().is_some());
+        let has_schema =
+            old.shared.schema().is_some() || old.versions.iter().all(|version| version.fields.schema().is_some());
         Self {
             schema: has_schema,
-            valid_types: !old.has_node(&|node| {
-                !node.schema_type().is_empty() && !SCHEMA_TYPES.contains(&node.schema_type())
-            }),
+            valid_types: !old
+                .has_node(&|node| !node.schema_type().is_empty() && !SCHEMA_TYPES.contains(&node.schema_type())),
             structural: old.schemas().all(|schema| is_structural(schema, options.minor)),
             pruned_defaults: !old.schemas().any(|schema| defaults::has_unpruned_defaults(schema, options)),
             atomic_sets: !old.has_node(&|node| non_atomic_items(node).is_some()),

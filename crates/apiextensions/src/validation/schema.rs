@@ -16,9 +16,28 @@ use super::views;
 /// Fields that the root may have, by Go's names, if there is a status subresource: the schema of the status can then be
 /// taken out of the root's properties.
 const ALLOWED_AT_ROOT: &[&str] = &[
-    "Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum", "MaxLength",
-    "MinLength", "Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties",
-    "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations",
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
 ];
 
 /// Extensions that need a structural schema. `x-kubernetes-map-type` is none of them.

@@ -128,8 +128,7 @@ pub(super) fn canonical_schema(node: SchemaNode<'_>) -> Value {
 fn canonical_field(node: SchemaNode<'_>, field: &SchemaField) -> Option<Value> {
     let value = node.value(field.name)?;
     let not_empty = |value: Value| {
-        let is_empty =
-            value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
+        let is_empty = value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
         (!is_empty).then_some(value)
     };
     let named = |value: &Value| -> Value {
@@ -228,7 +227,9 @@ fn go_field(node: SchemaNode<'_>, field: &SchemaField) -> String {
             go_map(entries.map(|(name, value)| (name.as_str(), go_dependency(value))))
         }
         FieldForm::ExternalDocs => {
-            let text = |name: &str| value.get(name).filter(|text| text.is_string()).map_or_else(|| "\"\"".to_owned(), go_value);
+            let text = |name: &str| {
+                value.get(name).filter(|text| text.is_string()).map_or_else(|| "\"\"".to_owned(), go_value)
+            };
             go_struct([("Description", text("description")), ("URL", text("url"))].into_iter())
         }
         FieldForm::Rules => go_list(node.list(field.name).iter().map(go_rule)),

@@ -63,7 +63,8 @@ pub(super) fn conversion_problem(node: SchemaNode<'_>) -> Option<String> {
     if let Some((_, shown)) = UNSUPPORTED_FIELDS.iter().find(|(name, _)| is_present(name)) {
         return Some(format!("OpenAPIV3Schema '{shown}' is not supported"));
     }
-    let below = node.node("not").into_iter().chain(["allOf", "anyOf", "oneOf"].into_iter().flat_map(|field| node.nodes(field)));
+    let below =
+        node.node("not").into_iter().chain(["allOf", "anyOf", "oneOf"].into_iter().flat_map(|field| node.nodes(field)));
     if let Some(problem) = below.into_iter().find_map(conversion_problem) {
         return Some(problem);
     }
@@ -149,7 +150,8 @@ impl StructuralChecks {
             && let Some(metadata) = node.property("metadata")
             && !self.specifies_only_names(metadata)
         {
-            let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+            let detail =
+                "must not specify anything other than name and generateName, but metadata is implicitly specified";
             errors.push(FieldError::forbidden(format!("{path}.properties[metadata]"), detail));
         }
         let is_unspecified = !node.flag("x-kubernetes-preserve-unknown-fields") && !node.has_properties();
@@ -162,7 +164,8 @@ impl StructuralChecks {
 
     /// True if the schema of the root's metadata restricts nothing but the names.
     fn specifies_only_names(&self, metadata: SchemaNode<'_>) -> bool {
-        let restricts_names = metadata.named_nodes("properties").all(|(name, _)| ["name", "generateName"].contains(&name));
+        let restricts_names =
+            metadata.named_nodes("properties").all(|(name, _)| ["name", "generateName"].contains(&name));
         self.structural_fields(metadata, false).all(|name| match name {
             "type" | "default" => true,
             "properties" => restricts_names,
@@ -182,7 +185,11 @@ impl StructuralChecks {
     }
 
     /// The fields that a structural schema of the node has; `is_nested` below a junctor.
-    fn structural_fields<'n>(&self, node: SchemaNode<'n>, is_nested: bool) -> impl Iterator<Item = &'static str> + use<'n> {
+    fn structural_fields<'n>(
+        &self,
+        node: SchemaNode<'n>,
+        is_nested: bool,
+    ) -> impl Iterator<Item = &'static str> + use<'n> {
         let is_documented = self.minor >= DOCUMENTED_SINCE;
         SCHEMA_FIELDS.iter().filter(move |field| field.is_set(node)).filter_map(move |field| {
             let is_empty = || match node.value(field.name) {

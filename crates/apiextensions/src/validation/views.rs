@@ -46,8 +46,7 @@ pub(super) fn validate_column(errors: &mut ErrorList, path: &str, column: &Value
 }
 
 fn simple_path_error(path: &str, value: &str) -> Option<FieldError> {
-    (!value.starts_with('.'))
-        .then(|| FieldError::invalid(path, value, "must be a simple json path starting with ."))
+    (!value.starts_with('.')).then(|| FieldError::invalid(path, value, "must be a simple json path starting with ."))
 }
 
 /// Checks the paths of the scale subresource.
