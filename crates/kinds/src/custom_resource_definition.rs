@@ -63,3 +63,6 @@ fn adjust_deletion(definition: &JsonObject, outcome: DeleteOutcome, now: Time) -
 pub(crate) fn set_custom_resource_definition_defaults(definition: &mut JsonObject) {
     lifecycle::set_defaults(definition);
 }
+
+#[cfg(test)]
+mod tests;
