@@ -28,7 +28,7 @@ pub enum ApprovalState {
 pub fn is_protected_group(group: &str) -> bool {
     let is_within =
         |domain: &&str| group.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-    PROTECTED_DOMAINS.iter().any(|domain| is_within(domain))
+    PROTECTED_DOMAINS.iter().any(is_within)
 }
 
 /// The state of the approval, and the text that conditions and errors have about it.

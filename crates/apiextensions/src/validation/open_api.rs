@@ -1,5 +1,7 @@
 //! The rules of each node of a schema: keywords that are not supported, list and map types, and the form of rules.
 
+use std::collections::HashSet;
+
 use api::FieldError;
 use serde_json::Value;
 
@@ -39,25 +41,16 @@ pub(super) struct NodePlace {
     is_inside_meta: bool,
     /// Why a default is not allowed here.
     forbids_defaults: Option<String>,
-    /// The nearest list or map to the root whose items cannot be correlated with those of the old object.
-    uncorrelatable: Option<String>,
     /// Rules are checked: not below a junctor.
     allows_rules: bool,
 }
 
-/// A node whose rules can be compiled: neither it nor a node below it has an error.
-pub(super) struct RuleNode<'a> {
-    pub(super) path: String,
-    pub(super) node: SchemaNode<'a>,
-    pub(super) uncorrelatable: Option<String>,
-}
-
 /// What the checks of a schema found.
 #[derive(Default)]
-pub(super) struct OpenApiFindings<'a> {
+pub(super) struct OpenApiFindings {
     pub(super) errors: ErrorList,
-    /// Nodes with rules, children before their parents.
-    pub(super) rule_nodes: Vec<RuleNode<'a>>,
+    /// Paths of nodes whose rules can be compiled: neither the node nor one below it has an error.
+    pub(super) rule_nodes: HashSet<String>,
 }
 
 impl NodePlace {
@@ -72,22 +65,11 @@ impl NodePlace {
     fn below_junctor(&self) -> Self {
         Self { allows_rules: false, ..self.child() }
     }
-
-    fn below_uncorrelatable(mut self, path: &str) -> Self {
-        self.uncorrelatable.get_or_insert_with(|| path.to_owned());
-        self
-    }
 }
 
 impl OpenApiChecks<'_> {
     /// Checks a node and all nodes below it.
-    pub(super) fn check<'a>(
-        &self,
-        found: &mut OpenApiFindings<'a>,
-        node: SchemaNode<'a>,
-        path: &str,
-        place: &NodePlace,
-    ) {
+    pub(super) fn check(&self, found: &mut OpenApiFindings, node: SchemaNode<'_>, path: &str, place: &NodePlace) {
         let errors_before = found.errors.count();
         self.check_keywords(&mut found.errors, node, path, place);
         self.check_children(found, node, path, place);
@@ -110,8 +92,7 @@ impl OpenApiChecks<'_> {
             self.check_rule_form(errors, node, rule, &format!("{path}.x-kubernetes-validations[{at}]"));
         }
         if errors.count() == errors_before && place.allows_rules {
-            let uncorrelatable = place.uncorrelatable.clone();
-            found.rule_nodes.push(RuleNode { path: path.to_owned(), node, uncorrelatable });
+            found.rule_nodes.insert(path.to_owned());
         }
     }
 
@@ -155,7 +136,7 @@ impl OpenApiChecks<'_> {
         }
     }
 
-    fn check_children<'a>(&self, found: &mut OpenApiFindings<'a>, node: SchemaNode<'a>, path: &str, place: &NodePlace) {
+    fn check_children(&self, found: &mut OpenApiFindings, node: SchemaNode<'_>, path: &str, place: &NodePlace) {
         if let Some(additional) = node.schema_or_bool("additionalProperties") {
             let path = format!("{path}.additionalProperties");
             if node.has_properties() && !matches!(additional, SchemaOrBool::Bool(true)) {
@@ -172,12 +153,7 @@ impl OpenApiChecks<'_> {
             }
         }
         for (name, property) in node.named_nodes("properties") {
-            self.check(
-                found,
-                property,
-                &format!("{path}.properties[{name}]"),
-                &property_place(node, name, path, place),
-            );
+            self.check(found, property, &format!("{path}.properties[{name}]"), &property_place(node, name, place));
         }
         let below = place.below_junctor();
         if let Some(not) = node.node("not") {
@@ -200,11 +176,8 @@ impl OpenApiChecks<'_> {
         }
     }
 
-    fn check_items<'a>(&self, found: &mut OpenApiFindings<'a>, node: SchemaNode<'a>, path: &str, place: &NodePlace) {
-        let mut below = place.child();
-        if node.optional_text("x-kubernetes-list-type") != Some("map") {
-            below = below.below_uncorrelatable(path);
-        }
+    fn check_items(&self, found: &mut OpenApiFindings, node: SchemaNode<'_>, path: &str, place: &NodePlace) {
+        let below = place.child();
         match node.items() {
             Some(Items::One(items)) => self.check(found, items, &format!("{path}.items"), &below),
             Some(Items::Many(schemas)) => {
@@ -263,12 +236,8 @@ fn has_line_break(text: &str) -> bool {
     text.contains(['\n', '\r'])
 }
 
-fn property_place(parent: SchemaNode<'_>, name: &str, path: &str, place: &NodePlace) -> NodePlace {
+fn property_place(parent: SchemaNode<'_>, name: &str, place: &NodePlace) -> NodePlace {
     let mut below = place.child();
-    let is_correlatable = matches!(parent.optional_text("x-kubernetes-map-type"), None | Some("granular" | "atomic"));
-    if !is_correlatable {
-        below = below.below_uncorrelatable(path);
-    }
     if (place.is_root || parent.flag("x-kubernetes-embedded-resource")) && META_FIELDS.contains(&name) {
         below.is_inside_meta = true;
         if place.is_root {

@@ -1,5 +1,7 @@
 //! One `openAPIV3Schema`: the rules of the root, of structural schemas, of defaults, of every node, and of expressions.
 
+use std::collections::HashSet;
+
 use api::FieldError;
 
 use super::ValidationOptions;
@@ -94,7 +96,7 @@ impl SchemaChecks<'_> {
         checks.check(&mut found, schema, &path, &NodePlace::root());
         errors.extend(found.errors.into_errors());
         if checks_rules {
-            self.validate_rules(&mut errors, schema, &path, found.rule_nodes, version);
+            self.validate_rules(&mut errors, schema, &path, &found.rule_nodes, version);
         }
         if errors.is_empty()
             && let Some(problem) = problem
@@ -109,7 +111,7 @@ impl SchemaChecks<'_> {
         errors: &mut ErrorList,
         schema: SchemaNode<'_>,
         path: &str,
-        nodes: Vec<super::open_api::RuleNode<'_>>,
+        nodes: &HashSet<String>,
         version: &str,
     ) {
         let _ = (errors, schema, path, nodes, version, self.options);

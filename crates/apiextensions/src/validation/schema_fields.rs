@@ -108,11 +108,10 @@ const RULE_FIELDS: &[(&str, &str, bool)] = &[
 impl SchemaField {
     /// True if the field has a value other than Go's zero value. An empty list or map is not zero.
     pub(super) fn is_set(&self, node: SchemaNode<'_>) -> bool {
-        match self.form {
-            FieldForm::Text => !node.text(self.name).is_empty(),
-            FieldForm::Flag => node.flag(self.name),
-            _ => node.is_set(self.name),
+        if self.form == FieldForm::Text {
+            return !node.text(self.name).is_empty();
         }
+        if self.form == FieldForm::Flag { node.flag(self.name) } else { node.is_set(self.name) }
     }
 }
 
@@ -152,7 +151,7 @@ fn canonical_value(value: &Value) -> Value {
         Value::Object(schema) => canonical_schema(SchemaNode(schema)),
         Value::Array(list) => list.iter().map(canonical_value).collect::<Vec<_>>().into(),
         Value::Null => Value::Object(Map::new()),
-        other => other.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
@@ -172,7 +171,7 @@ pub(super) fn without_empty_values(value: &Value) -> Value {
             fields.map(|(name, value)| (name.clone(), without_empty_values(value))).collect::<Map<_, _>>().into()
         }
         Value::Array(list) => list.iter().map(without_empty_values).collect::<Vec<_>>().into(),
-        other => other.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
@@ -204,11 +203,12 @@ pub(super) fn go_rule(rule: &Value) -> String {
 fn go_field(node: SchemaNode<'_>, field: &SchemaField) -> String {
     let null = || "null".to_owned();
     let Some(value) = node.value(field.name) else {
-        return match field.form {
-            FieldForm::Text => "\"\"".to_owned(),
-            FieldForm::Flag => "false".to_owned(),
-            _ => null(),
+        let zero = match field.form == FieldForm::Text {
+            true => "\"\"",
+            false if field.form == FieldForm::Flag => "false",
+            false => "null",
         };
+        return zero.to_owned();
     };
     match field.form {
         FieldForm::Text | FieldForm::Flag | FieldForm::Pointer | FieldForm::Float | FieldForm::Json => go_value(value),
@@ -253,7 +253,9 @@ fn go_dependency(value: &Value) -> String {
     match value {
         Value::Object(schema) => format!("{{\"Schema\":{},\"Property\":null}}", go_schema(SchemaNode(schema))),
         Value::Array(_) => format!("{{\"Schema\":null,\"Property\":{}}}", go_value(value)),
-        _ => "{\"Schema\":null,\"Property\":null}".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            "{\"Schema\":null,\"Property\":null}".to_owned()
+        }
     }
 }
 

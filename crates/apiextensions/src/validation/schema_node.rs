@@ -96,7 +96,7 @@ impl<'a> SchemaNode<'a> {
         Some(match self.value("items")? {
             Value::Object(schema) => Items::One(Self(schema)),
             Value::Array(list) => Items::Many(list.iter().map(Self::from_item).collect()),
-            _ => Items::Many(Vec::new()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Items::Many(Vec::new()),
         })
     }
 
@@ -106,9 +106,10 @@ impl<'a> SchemaNode<'a> {
     }
 
     pub(crate) fn schema_or_bool(self, field: &str) -> Option<SchemaOrBool<'a>> {
-        Some(match self.value(field)? {
-            Value::Object(schema) => SchemaOrBool::Schema(Self(schema)),
-            value => SchemaOrBool::Bool(value.as_bool() == Some(true)),
+        let value = self.value(field)?;
+        Some(match value.as_object() {
+            Some(schema) => SchemaOrBool::Schema(Self(schema)),
+            None => SchemaOrBool::Bool(value.as_bool() == Some(true)),
         })
     }
 
