@@ -6,9 +6,11 @@
 pub mod columns;
 pub mod definition;
 pub mod discovery;
+pub mod json_path;
+pub mod lifecycle;
 pub mod naming;
 pub mod rules;
-pub mod json_path;
+pub mod validation;
 
 pub use definition::Definition;
 pub use rules::{RuleOutcome, Rules};
