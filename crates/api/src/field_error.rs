@@ -89,6 +89,16 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
+    /// Creates an error for a malformed value that the caller has printed already.
+    pub fn invalid_printed(field: impl Into<String>, printed_value: &str, detail: &str) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, None, format!("{printed_value}: {detail}"))
+    }
+
+    /// Leaves the value out of the message, as Kubernetes does for objects and arrays that a rule refuses.
+    pub fn without_value(self) -> Self {
+        Self { value: None, ..self }
+    }
+
     /// Creates an error for a missing value.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)
@@ -223,6 +233,9 @@ mod tests {
             FieldError::too_many("spec.d", 3, 1),
             FieldError::type_invalid("spec.e", "string", "spec.e in body must be of type integer: \"string\""),
             FieldError::internal("spec.f", "no such key: g"),
+            FieldError::invalid("spec.g", json!({}), "failed rule: self.a").without_value(),
+            FieldError::duplicate("spec.g", json!([])).without_value(),
+            FieldError::invalid_printed("spec.h", r#"{"B":1,"A":2}"#, "x"),
         ];
         let lines: Vec<_> = errors.iter().map(|error| format!("{} | {error}", error.kind().reason())).collect();
         expect![[r#"
@@ -241,7 +254,10 @@ mod tests {
             FieldValueTooLong | spec.c: Too long: may not be more than 253 bytes
             FieldValueTooMany | spec.d: Too many: 3: must have at most 1 item
             FieldValueTypeInvalid | spec.e: Invalid value: "string": spec.e in body must be of type integer: "string"
-            InternalError | spec.f: Internal error: no such key: g"#]]
+            InternalError | spec.f: Internal error: no such key: g
+            FieldValueInvalid | spec.g: Invalid value: failed rule: self.a
+            FieldValueDuplicate | spec.g: Duplicate value
+            FieldValueInvalid | spec.h: Invalid value: {"B":1,"A":2}: x"#]]
         .assert_eq(&lines.join("\n"));
     }
 

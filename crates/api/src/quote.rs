@@ -49,7 +49,7 @@ impl<S: AsRef<str>> fmt::Display for QuotedList<'_, S> {
 
 /// Reports whether Go prints the character unescaped: letters, marks, numbers, punctuation, symbols and the space.
 /// The character is tested behind another one, because `escape_debug` also escapes a leading combining mark.
-fn is_printable(character: char) -> bool {
+pub fn is_printable(character: char) -> bool {
     let mut buffer = [b'a', 0, 0, 0, 0];
     let length = 1 + character.encode_utf8(&mut buffer[1..]).len();
     character.is_ascii_graphic()

@@ -1,22 +1,35 @@
-//! Custom resource definitions.
+//! Custom resource definitions. Their rules are those of [`apiextensions`].
 
 mod conversion;
 
 use api::FieldError;
 use api::json::JsonObject;
+use api::time::Time;
+use apiextensions::lifecycle;
+use apiextensions::validation::{self, ValidationOptions};
 use object::KindRules;
+use object::delete::DeleteOutcome;
 use object::rules::GenerationRule;
-use serde_json::{Value, json};
+use object::unstructured::metadata_string;
 
-use crate::fields::{list_items, object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
+use crate::feature_gates::FeatureGates;
 use crate::strategy::{KindStrategy, RULES};
-use crate::update_validation::immutable_fields::fixed_field;
-use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+use crate::update_validation::ObjectUpdate;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
-    validate_update: |definition, _| check_update(definition),
-    immutable_fields: &[fixed_field("spec.group"), fixed_field("spec.names.plural")],
+    prepare_for_create: |_, definition| {
+        lifecycle::set_initial_status(definition);
+        Ok(())
+    },
+    prepare_for_update: |_, definition| {
+        lifecycle::add_stored_version(definition);
+        Ok(())
+    },
+    adjust_deletion,
+    validate_new: |gates, definition| validation::validate_definition(definition, &options(gates)),
+    validate_update,
+    warnings: |gates, old, new| validation::warnings(old, new, &options(gates)),
     conversion: |from, to| match (from.version, to.version) {
         ("v1beta1", "v1") => Some(conversion::v1beta1_to_v1),
         ("v1", "v1beta1") => Some(conversion::v1_to_v1beta1),
@@ -25,32 +38,31 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Once a definition is established, its scope and kind are immutable.
-fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
-    let is_established = list_items(update.old_value("status.conditions")).iter().any(|condition| {
-        condition.get("type").is_some_and(|kind| kind == "Established")
-            && condition.get("status").is_some_and(|status| status == "True")
-    });
-    let fixed =
-        ["spec.scope", "spec.names.kind"].into_iter().filter(|path| is_established && !update.is_unchanged(path));
-    fixed.map(|path| FieldError::invalid(path, update.displayed_value(path), FIELD_IS_IMMUTABLE)).collect()
+fn options(gates: &FeatureGates) -> ValidationOptions {
+    ValidationOptions { minor: gates.release().minor() }
+}
+
+fn validate_update(update: ObjectUpdate<'_>, subresource: &str) -> Vec<FieldError> {
+    match subresource {
+        "status" => validation::validate_definition_status_update(update.new),
+        _ => validation::validate_definition_update(update.old, update.new, &options(update.gates)),
+    }
+}
+
+/// The first deletion only marks a definition, whatever its finalizers and the options of the request: its objects go
+/// first. Kubernetes deletes a collection of definitions at once and leaves their objects in storage; here they go too.
+fn adjust_deletion(definition: &JsonObject, outcome: DeleteOutcome, now: Time) -> DeleteOutcome {
+    if !metadata_string(definition, "deletionTimestamp").is_empty() {
+        return outcome;
+    }
+    let mut marked = definition.clone();
+    lifecycle::begin_deletion(&mut marked, now);
+    DeleteOutcome::Mark(marked)
 }
 
 pub(crate) fn set_custom_resource_definition_defaults(definition: &mut JsonObject) {
-    let Some(spec) = object_field_mut(definition, "spec") else { return };
-    if let Some(names) = object_field_mut(spec, "names") {
-        let kind = string_field(names, "kind").to_owned();
-        if !kind.is_empty() {
-            set_if_empty(names, "singular", kind.to_lowercase());
-            set_if_empty(names, "listKind", format!("{kind}List"));
-        }
-    }
-    set_if_absent(spec, "conversion", json!({"strategy": "None"}));
-    let is_stored = |version: &&mut JsonObject| version.get("storage").and_then(Value::as_bool) == Some(true);
-    let stored = objects_mut(spec, "versions").find(is_stored).and_then(|version| version.get("name").cloned());
-    if let Some(stored) = stored
-        && let Some(status) = object_field_mut(definition, "status")
-    {
-        set_if_empty(status, "storedVersions", json!([stored]));
-    }
+    lifecycle::set_defaults(definition);
 }
+
+#[cfg(test)]
+mod tests;

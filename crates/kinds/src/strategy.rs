@@ -50,8 +50,12 @@ pub struct KindStrategy {
     pub is_removed_by_update: fn(&JsonObject, &JsonObject) -> bool,
     pub(crate) subresources: &'static [SubresourceStrategy],
     pub(crate) validate: fn(&mut Vec<FieldError>, &JsonObject),
+    /// Validates a new object, where the rules of new objects and of updates differ as a whole.
+    pub validate_new: fn(&FeatureGates, &JsonObject) -> Vec<FieldError>,
     pub(crate) validate_update: fn(ObjectUpdate<'_>, &str) -> Vec<FieldError>,
     pub(crate) immutable_fields: &'static [ImmutableField],
+    /// Warnings to the client about a valid object; old state first, `None` if there is none.
+    pub warnings: fn(&FeatureGates, Option<&JsonObject>, &JsonObject) -> Vec<String>,
     /// The columns of a table.
     pub columns: &'static [Column],
     /// The condition of a table row.
@@ -84,8 +88,10 @@ impl KindStrategy {
         is_removed_by_update: delete::is_removed_by_update,
         subresources: &[],
         validate: |_, _| {},
+        validate_new: |_, _| Vec::new(),
         validate_update: |_, _| Vec::new(),
         immutable_fields: &[],
+        warnings: |_, _, _| Vec::new(),
         columns: DEFAULT_COLUMNS,
         row_condition: |_| None,
         selectable_fields: &SelectableFields::NAME_AND_NAMESPACE,

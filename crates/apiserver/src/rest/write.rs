@@ -32,9 +32,10 @@ const CREATE_ATTEMPTS_MAX: usize = 8;
 
 pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
     let options = WriteOptions::from_request(&request)?;
-    let CheckedObject { mut object, warnings } = decode_body(context, request).await?;
+    let CheckedObject { mut object, mut warnings } = decode_body(context, request).await?;
     decode::ensure_namespace_matches(&mut object, context.namespace())
         .map_err(|rejection| context.rejection_status(rejection, ""))?;
+    warnings.extend(context.warnings(None, &object));
     let mut namespace_condition = context.require_active_namespace(NamespaceFreshness::Cached).await?;
     let is_generated =
         metadata_string(&object, "name").is_empty() && !metadata_string(&object, "generateName").is_empty();
@@ -117,10 +118,24 @@ impl RequestContext<'_> {
         self,
         options: &WriteOptions,
         namespace_condition: Option<&Compare>,
-        next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
+        mut next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
     ) -> Result<Response, Status> {
+        let mut warnings = Vec::new();
+        let next = |current: Option<&JsonObject>| {
+            let new = next(current)?;
+            warnings = self.warnings(current, &new);
+            Ok(new)
+        };
         let (code, stored) = self.write_next(options, namespace_condition, next).await?;
-        Ok(self.object_response(code, &stored))
+        Ok(with_warnings(self.object_response(code, &stored), &warnings))
+    }
+
+    /// The kind's warnings about a write of the object itself.
+    fn warnings(self, old: Option<&JsonObject>, new: &JsonObject) -> Vec<String> {
+        if !self.target.subresource.is_empty() {
+            return Vec::new();
+        }
+        (self.resource.served.kind.strategy.warnings)(&self.server.feature_gates, old, new)
     }
 
     /// Writes the object that `next` makes of the current one, in the version of the request. The status is 201 if
@@ -363,6 +378,7 @@ fn prepare_for_create(
     let api_version = context.api_version();
     managed_fields::record_update(&JsonObject::new(), object, &context.field_manager(options, &api_version));
     let mut errors = validate::validate_metadata(object, rules);
+    errors.extend((strategy.validate_new)(&context.server.feature_gates, object));
     errors.extend(built_in_types::validate_new_values(strategy, None, object));
     Rejection::ensure_no_errors(errors)
 }

@@ -324,9 +324,10 @@ fn ranges(ranges: &[&str]) -> Value {
 }
 
 fn definition(kind: &str, established: &str) -> Value {
-    let names = json!({"kind": kind, "plural": "as"});
-    let version = json!({"name": "v1", "served": true, "storage": true});
+    let names = json!({"kind": kind, "listKind": "AList", "plural": "as", "singular": "a"});
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
     let condition = json!({"type": "Established", "status": established});
     let spec = json!({"group": "example.com", "scope": "Cluster", "names": names, "versions": [version]});
-    json!({"spec": spec, "status": {"conditions": [condition]}})
+    json!({"spec": spec, "status": {"conditions": [condition], "storedVersions": ["v1"]}})
 }

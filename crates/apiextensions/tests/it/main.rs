@@ -1,0 +1,5 @@
+//! Definitions over the public interface of the crate.
+
+mod lifecycle;
+mod recorded;
+mod releases;
