@@ -4,13 +4,18 @@
 //! next condition out. Storage, caches and requests are `apiserver`'s.
 
 pub mod columns;
+pub mod conversion;
+pub mod custom_resource;
 pub mod definition;
 pub mod discovery;
 pub mod json_path;
 pub mod lifecycle;
 pub mod naming;
 pub mod rules;
+pub mod scale;
+pub mod selectable_fields;
 pub mod validation;
 
+pub use custom_resource::CustomResourceVersion;
 pub use definition::Definition;
 pub use rules::{RuleOutcome, Rules};

@@ -1,185 +1,245 @@
-//! Which names a definition gets, and whether it is established.
+//! The conditions of definitions that follow from other definitions and from the definition itself.
 //!
-//! Names are unique within a group: plural, singular and short names share one set, kind and list kind another. Names of
-//! built-in resources do not count. A definition that was established once stays so with the names that it has.
+//! Names are unique among the accepted names of a group: plural, singular and short names share one set, kind and list
+//! kind another.
 
 use std::collections::HashSet;
 
-use crate::definition::{Definition, DefinitionCondition, ResourceNames};
+use api::FieldError;
+use api::json::JsonObject;
+use api::time::Time;
+use serde_json::Value;
 
-/// The decision about the names of a definition.
+use crate::definition::{Definition, DefinitionCondition, ResourceNames};
+use crate::lifecycle::{Condition, set_condition};
+use crate::validation::{ApprovalState, approval_state, is_protected_group};
+
+/// What a definition's status becomes after its names were compared with those of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamingDecision {
-    /// The names that are served from now on: the requested ones, except those in conflict.
+    /// The requested names, except those in conflict, which stay as they were.
     pub accepted_names: ResourceNames,
-    /// `NamesAccepted`, then `Established`.
-    pub conditions: [DefinitionCondition; 2],
+    /// `NamesAccepted`.
+    pub names_accepted: DefinitionCondition,
+    /// `Established`; once true it stays.
+    pub established: DefinitionCondition,
 }
 
-/// Decides about the names of a definition; `None` if everything is as decided before. `others` are the other definitions
-/// of its group.
-pub fn decide_names<'a>(
+/// Decides which requested names are accepted. `group` has all definitions of the group, this one included.
+///
+/// `None` if the status already says so.
+pub fn decide_names<'d>(
     definition: &Definition,
-    others: impl Iterator<Item = &'a Definition>,
+    group: impl IntoIterator<Item = &'d Definition>,
 ) -> Option<NamingDecision> {
     let (requested, accepted) = (&definition.spec.names, &definition.status.accepted_names);
-    if requested == accepted && definition.is_established() {
+    if requested == accepted {
         return None;
     }
     let mut used = UsedNames::default();
-    others.for_each(|other| used.add(&other.status.accepted_names));
-    used.add(accepted);
-    let mut conflict = None;
-    let mut names = accepted.clone();
-    let mut choose = |reason: &'static str, requested: &str, accepted: &mut String, used: &HashSet<&str>| {
-        if requested == accepted.as_str() || !used.contains(requested) {
-            requested.clone_into(accepted);
-        } else {
-            // As in kube-apiserver the last conflict is shown.
-            conflict = Some((reason, already_in_use(requested)));
-        }
-    };
-    choose("PluralConflict", &requested.plural, &mut names.plural, &used.resources);
-    choose("SingularConflict", &requested.singular, &mut names.singular, &used.resources);
-    match short_name_conflict(&requested.short_names, &accepted.short_names, &used.resources) {
-        Some(message) => conflict = Some(("ShortNamesConflict", message)),
-        None => names.short_names.clone_from(&requested.short_names),
-    }
-    let mut choose = |reason: &'static str, requested: &str, accepted: &mut String| {
-        if requested == accepted.as_str() || !used.kinds.contains(requested) {
-            requested.clone_into(accepted);
-        } else {
-            conflict = Some((reason, already_in_use(requested)));
-        }
-    };
-    choose("KindConflict", &requested.kind, &mut names.kind);
-    choose("ListKindConflict", &requested.list_kind, &mut names.list_kind);
-    names.categories.clone_from(&requested.categories);
+    group.into_iter().for_each(|other| used.insert(&other.status.accepted_names));
+    let (accepted_names, conflict) = used.accept(requested, accepted);
     let names_accepted = match conflict {
         None => condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
         Some((reason, message)) => condition("NamesAccepted", "False", reason, &message),
     };
-    let conditions = [names_accepted.clone(), established_condition(definition, &names_accepted)];
-    let is_known = |condition: &DefinitionCondition| definition.status.conditions.contains(condition);
-    let is_unchanged = names == *accepted && conditions.iter().all(is_known);
-    (!is_unchanged).then_some(NamingDecision { accepted_names: names, conditions })
-}
-
-/// `Established` follows accepted names at once: every server sees both in the same revision.
-fn established_condition(definition: &Definition, names_accepted: &DefinitionCondition) -> DefinitionCondition {
-    let known = definition.status.conditions.iter().find(|known| known.condition_type == "Established");
-    match known {
-        Some(established) if established.status == "True" => established.clone(),
+    if accepted_names == *accepted && find(definition, "NamesAccepted") == Some(&names_accepted) {
+        return None;
+    }
+    let established = match find(definition, "Established") {
+        Some(old) if old.status == "True" => old.clone(),
         _ if names_accepted.status == "True" => {
-            condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+            condition("Established", "False", "Installing", "the initial names have been accepted")
         }
-        Some(not_established) => not_established.clone(),
+        Some(old) => old.clone(),
         None => condition("Established", "False", "NotAccepted", "not all names are accepted"),
+    };
+    Some(NamingDecision { accepted_names, names_accepted, established })
+}
+
+/// The condition that makes a definition whose names are accepted established; `None` if there is nothing to change.
+pub fn decide_established(definition: &Definition, is_ca_bundle_valid: bool) -> Option<DefinitionCondition> {
+    if !definition.has_condition("NamesAccepted") || definition.is_established() {
+        return None;
+    }
+    let decided = if is_ca_bundle_valid {
+        condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+    } else {
+        condition("Established", "False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
+    };
+    (find(definition, "Established") != Some(&decided)).then_some(decided)
+}
+
+/// The condition about the approval of an API in a protected group; `None` for other groups.
+pub fn approval_condition(definition: &JsonObject) -> Option<DefinitionCondition> {
+    let group = object::unstructured::text(definition, &["spec", "group"]);
+    if !is_protected_group(group) {
+        return None;
+    }
+    let (state, message) = approval_state(definition);
+    let (status, reason) = match state {
+        ApprovalState::Approved => ("True", "ApprovedAnnotation"),
+        ApprovalState::Bypassed => ("False", "UnapprovedAnnotation"),
+        ApprovalState::Invalid => ("False", "InvalidAnnotation"),
+        ApprovalState::Missing => ("False", "MissingAnnotation"),
+    };
+    Some(condition("KubernetesAPIApprovalPolicyConformant", status, reason, &message))
+}
+
+/// The condition of a definition whose schemas violate structural rules; `None` removes the condition.
+///
+/// The errors have paths below `spec.versions[i].schema.openAPIV3Schema`, in the order of the versions.
+pub fn non_structural_condition(preserves_unknown_fields: bool, errors: &[FieldError]) -> Option<DefinitionCondition> {
+    let preserved = preserves_unknown_fields
+        .then(|| FieldError::invalid("spec.preserveUnknownFields", true, "must be false"));
+    let errors: Vec<FieldError> = preserved.into_iter().chain(errors.iter().cloned()).collect();
+    let message = FieldError::aggregate(&errors)?;
+    Some(condition("NonStructuralSchema", "True", "Violations", &message))
+}
+
+/// A state of the deletion of a definition's objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Termination<'a> {
+    /// Objects are being deleted.
+    InProgress,
+    /// Objects could not be listed or deleted.
+    Failed(&'a str),
+    /// Objects are left.
+    Unconfirmed(&'a str),
+    /// No object is left.
+    Completed,
+    /// The definition was never established, so that there are no objects.
+    NeverEstablished,
+    /// The keys of the objects would be those of built-in objects.
+    OverlapsBuiltIn,
+}
+
+impl Termination<'_> {
+    /// The condition `Terminating`.
+    pub fn condition(&self) -> DefinitionCondition {
+        let (status, reason, message) = match *self {
+            Self::InProgress => ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"),
+            Self::Failed(message) => ("True", "InstanceDeletionFailed", message),
+            Self::Unconfirmed(error) => {
+                let message = format!("could not confirm zero CustomResources remaining: {error}");
+                return condition("Terminating", "True", "InstanceDeletionCheck", &message);
+            }
+            Self::Completed => ("False", "InstanceDeletionCompleted", "removed all instances"),
+            Self::NeverEstablished => ("False", "NeverEstablished", "resource was never established"),
+            Self::OverlapsBuiltIn => {
+                ("False", "OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
+            }
+        };
+        condition("Terminating", status, reason, message)
     }
 }
 
-fn short_name_conflict(requested: &[String], accepted: &[String], used: &HashSet<&str>) -> Option<String> {
-    let is_taken = |name: &&String| !accepted.contains(name) && used.contains(name.as_str());
-    let mut conflicts: Vec<String> = requested.iter().filter(is_taken).map(|name| already_in_use(name)).collect();
-    conflicts.dedup();
-    match conflicts.len() {
-        0 => None,
-        1 => conflicts.pop(),
-        _ => Some(format!("[{}]", conflicts.join(", "))),
+/// Writes a decision into a definition object.
+pub fn apply_decision(definition: &mut JsonObject, decision: &NamingDecision, now: Time) {
+    let status = object::unstructured::nested_object_mut(definition, "status");
+    status.insert("acceptedNames".to_owned(), names_to_json(&decision.accepted_names));
+    apply_condition(definition, &decision.names_accepted, now);
+    apply_condition(definition, &decision.established, now);
+}
+
+/// Sets a condition of a definition object; its transition time moves only if the status changes.
+pub fn apply_condition(definition: &mut JsonObject, condition: &DefinitionCondition, now: Time) {
+    let DefinitionCondition { condition_type, status, reason, message } = condition;
+    set_condition(definition, &Condition { condition_type, status, reason, message }, now);
+}
+
+/// Removes a condition of a definition object.
+pub fn remove_condition(definition: &mut JsonObject, condition_type: &str) {
+    let conditions = definition.get_mut("status").and_then(|status| status.get_mut("conditions"));
+    if let Some(conditions) = conditions.and_then(Value::as_array_mut) {
+        conditions.retain(|found| found.get("type").is_none_or(|found| found != condition_type));
     }
 }
 
-fn already_in_use(name: &str) -> String {
+fn names_to_json(names: &ResourceNames) -> Value {
+    let mut object = JsonObject::new();
+    object.insert("plural".to_owned(), names.plural.as_str().into());
+    object.insert("kind".to_owned(), names.kind.as_str().into());
+    for (field, name) in [("singular", &names.singular), ("listKind", &names.list_kind)] {
+        if !name.is_empty() {
+            object.insert(field.to_owned(), name.as_str().into());
+        }
+    }
+    for (field, list) in [("shortNames", &names.short_names), ("categories", &names.categories)] {
+        if !list.is_empty() {
+            object.insert(field.to_owned(), list.as_slice().into());
+        }
+    }
+    Value::Object(object)
+}
+
+fn condition(condition_type: &str, status: &str, reason: &str, message: &str) -> DefinitionCondition {
+    let [condition_type, status, reason, message] = [condition_type, status, reason, message].map(str::to_owned);
+    DefinitionCondition { condition_type, status, reason, message }
+}
+
+fn find<'d>(definition: &'d Definition, condition_type: &str) -> Option<&'d DefinitionCondition> {
+    definition.status.conditions.iter().find(|found| found.condition_type == condition_type)
+}
+
+/// Accepted names of a group.
+#[derive(Default)]
+struct UsedNames<'d> {
+    resources: HashSet<&'d str>,
+    kinds: HashSet<&'d str>,
+}
+
+impl<'d> UsedNames<'d> {
+    fn insert(&mut self, names: &'d ResourceNames) {
+        self.resources.extend([&*names.plural, &*names.singular]);
+        self.resources.extend(names.short_names.iter().map(String::as_str));
+        self.kinds.extend([&*names.kind, &*names.list_kind]);
+    }
+
+    /// The names to accept, and reason and message of the last conflict.
+    fn accept(
+        &self,
+        requested: &ResourceNames,
+        accepted: &ResourceNames,
+    ) -> (ResourceNames, Option<(&'static str, String)>) {
+        let mut names = accepted.clone();
+        let mut conflict = None;
+        accept_name(&mut conflict, "PluralConflict", &self.resources, &requested.plural, &mut names.plural);
+        accept_name(&mut conflict, "SingularConflict", &self.resources, &requested.singular, &mut names.singular);
+        let is_taken = |name: &&String| {
+            !accepted.short_names.contains(*name) && !name.is_empty() && self.resources.contains(name.as_str())
+        };
+        let mut taken: Vec<String> = requested.short_names.iter().filter(is_taken).map(|name| in_use(name)).collect();
+        taken.dedup();
+        match &*taken {
+            [] => names.short_names.clone_from(&requested.short_names),
+            [one] => conflict = Some(("ShortNamesConflict", one.clone())),
+            several => conflict = Some(("ShortNamesConflict", format!("[{}]", several.join(", ")))),
+        }
+        accept_name(&mut conflict, "KindConflict", &self.kinds, &requested.kind, &mut names.kind);
+        accept_name(&mut conflict, "ListKindConflict", &self.kinds, &requested.list_kind, &mut names.list_kind);
+        names.categories.clone_from(&requested.categories);
+        (names, conflict)
+    }
+}
+
+fn accept_name(
+    conflict: &mut Option<(&'static str, String)>,
+    reason: &'static str,
+    used: &HashSet<&str>,
+    requested: &str,
+    name: &mut String,
+) {
+    if requested != name && used.contains(requested) {
+        *conflict = Some((reason, in_use(requested)));
+    } else {
+        requested.clone_into(name);
+    }
+}
+
+fn in_use(name: &str) -> String {
     format!("{name:?} is already in use")
 }
 
-/// A condition without its time, which the writer sets.
-pub fn condition(condition_type: &str, status: &str, reason: &str, message: &str) -> DefinitionCondition {
-    DefinitionCondition {
-        condition_type: condition_type.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-    }
-}
-
-/// The accepted names of a group.
-#[derive(Default)]
-struct UsedNames<'a> {
-    resources: HashSet<&'a str>,
-    kinds: HashSet<&'a str>,
-}
-
-impl<'a> UsedNames<'a> {
-    fn add(&mut self, names: &'a ResourceNames) {
-        self.resources.extend([names.plural.as_str(), &names.singular]);
-        self.resources.extend(names.short_names.iter().map(String::as_str));
-        self.kinds.extend([names.kind.as_str(), &names.list_kind]);
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn definition(names: &str, accepted: &str, conditions: &[(&str, &str)]) -> Definition {
-        let names_of = |notation: &str| {
-            let mut words = notation.split(' ');
-            let mut word = || words.next().unwrap_or_default().to_owned();
-            let (plural, singular, kind, list_kind) = (word(), word(), word(), word());
-            let short_names: Vec<String> = words.map(str::to_owned).collect();
-            json!({"plural": plural, "singular": singular, "kind": kind, "listKind": list_kind, "shortNames": short_names})
-        };
-        let conditions: Vec<_> = conditions
-            .iter()
-            .map(|(condition_type, status)| json!({"type": condition_type, "status": status}))
-            .collect();
-        let object = json!({
-            "metadata": {"name": "x"},
-            "spec": {"group": "ex.io", "scope": "Cluster", "names": names_of(names)},
-            "status": {"acceptedNames": names_of(accepted), "conditions": conditions},
-        });
-        Definition::from_object(object.as_object().unwrap()).unwrap()
-    }
-
-    #[track_caller]
-    fn check(definition: &Definition, others: &[Definition], expected: &str) {
-        let decided = decide_names(definition, others.iter());
-        let shown = decided.map_or("nothing".to_owned(), |NamingDecision { accepted_names: names, conditions }| {
-            let conditions =
-                conditions.map(|found| format!("{}={} {}", found.condition_type, found.status, found.reason));
-            let ResourceNames { plural, singular, kind, list_kind, short_names, .. } = names;
-            format!("{plural},{singular},{kind},{list_kind},{} {}", short_names.join("+"), conditions.join(" "))
-        });
-        assert_eq!(shown, expected);
-    }
-
-    #[test]
-    fn names_are_accepted_and_established_together() {
-        let new = definition("foos foo Foo FooList fo", "", &[]);
-        let accepted = "foos,foo,Foo,FooList,fo NamesAccepted=True NoConflicts Established=True InitialNamesAccepted";
-        check(&new, &[], accepted);
-        check(&new, &[definition("bars bar Bar BarList", "bars bar Bar BarList", &[])], accepted);
-    }
-
-    #[test]
-    fn conflicting_names_are_not_accepted_and_the_last_is_shown() {
-        let other = definition("x", "bars foo Foo BarList fo", &[]);
-        check(
-            &definition("foos foo Foo FooList fo", "", &[]),
-            &[other],
-            "foos,,,FooList, NamesAccepted=False KindConflict Established=False NotAccepted",
-        );
-    }
-
-    #[test]
-    fn established_definition_stays_so_with_conflicting_new_names() {
-        let known = definition("foos foo Foo FooList new", "foos foo Foo FooList old", &[("Established", "True")]);
-        let other = definition("x", "bars bar Bar BarList new", &[]);
-        check(&known, &[other], "foos,foo,Foo,FooList,old NamesAccepted=False ShortNamesConflict Established=True ");
-        let done = definition("foos foo Foo FooList", "foos foo Foo FooList", &[("Established", "True")]);
-        check(&done, &[], "nothing");
-    }
-}
+mod tests;
