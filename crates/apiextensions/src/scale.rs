@@ -109,7 +109,8 @@ impl CustomScale {
         if let Some(selector) = &self.selector {
             nested(object, selector, "string", |value| value.as_str().map(str::to_owned))?;
         }
-        let names =
+        let (spec, status) = (borrowed(&self.spec_replicas), borrowed(&self.status_replicas));
+        let selector = self.selector.as_deref().map(borrowed);
         let paths = ScalePaths {
             spec_replicas: &spec,
             status_replicas: &status,

@@ -1,4 +1,4 @@
-//! A resource as handlers see it: one resource in one version, with the cache of its objects.
+//! A resource as handlers see it: one resource in one version, built-in or custom, with the cache of its objects.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,22 +6,36 @@ use std::sync::Arc;
 use api::json::JsonObject;
 use api::target::ResourceTarget;
 use api::{GroupResource, GroupVersionKind, KindScope, RouteMismatch};
+use apiextensions::CustomResourceVersion;
 use kinds::{KindStrategy, ServedResource, ServedResources, StoredResource, VerbSet};
-use object::KindRules;
 use object::convert::convert;
-use object::scale::ScalePaths;
-use object::selectable_fields::SelectableFields;
+use object::{KindRules, StoredObject};
 use registry::ResourceCache;
+
+use crate::definitions::LiveDefinition;
 
 /// One stored resource in one version, with the cache of its objects. Requests and watches share it.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    served_resources: Arc<ServedResources>,
-    /// The index in `ServedResources::resources`.
-    position: usize,
-    stored_resource: Arc<StoredResource>,
+    origin: ResourceOrigin,
     /// The objects, in whatever version each is stored.
     pub(crate) cache: Arc<ResourceCache>,
+}
+
+/// Where a resource comes from.
+#[derive(Debug)]
+enum ResourceOrigin {
+    BuiltIn {
+        served_resources: Arc<ServedResources>,
+        /// The index in `ServedResources::resources`.
+        position: usize,
+        stored_resource: Arc<StoredResource>,
+    },
+    Custom {
+        live: Arc<LiveDefinition>,
+        /// The index in `LiveDefinition::versions`.
+        position: usize,
+    },
 }
 
 /// What a resource or subresource offers.
@@ -40,60 +54,132 @@ impl Resource {
     ) -> Option<Self> {
         let stored_resource = served_resources.resources()[position].stored_resource.clone()?;
         let cache = cache_of(&stored_resource)?;
-        Some(Self { served_resources: served_resources.clone(), position, stored_resource, cache })
+        let served_resources = served_resources.clone();
+        Some(Self { origin: ResourceOrigin::BuiltIn { served_resources, position, stored_resource }, cache })
     }
 
-    pub(crate) fn served(&self) -> &ServedResource {
-        &self.served_resources.resources()[self.position]
+    /// A version of a custom resource by its index in `LiveDefinition::versions`.
+    pub(crate) fn custom(live: &Arc<LiveDefinition>, position: usize, cache: &Arc<ResourceCache>) -> Self {
+        Self { origin: ResourceOrigin::Custom { live: live.clone(), position }, cache: cache.clone() }
+    }
+
+    /// The built-in resource; `None` for a custom one.
+    pub(crate) fn as_built_in(&self) -> Option<&ServedResource> {
+        match &self.origin {
+            ResourceOrigin::BuiltIn { served_resources, position, .. } => Some(&served_resources.resources()[*position]),
+            ResourceOrigin::Custom { .. } => None,
+        }
+    }
+
+    /// The custom resource and its version; `None` for a built-in one.
+    pub(crate) fn as_custom(&self) -> Option<(&Arc<LiveDefinition>, &CustomResourceVersion)> {
+        match &self.origin {
+            ResourceOrigin::BuiltIn { .. } => None,
+            ResourceOrigin::Custom { live, position } => Some((live, &live.versions[*position])),
+        }
     }
 
     pub(crate) fn group_version_kind(&self) -> GroupVersionKind<&str> {
-        self.served().group_version_kind()
+        match &self.origin {
+            ResourceOrigin::BuiltIn { served_resources, position, .. } => {
+                served_resources.resources()[*position].group_version_kind()
+            }
+            ResourceOrigin::Custom { live, position } => live.versions[*position].group_version_kind(),
+        }
     }
 
     /// The kind of a list of the objects.
     pub(crate) fn list_kind(&self) -> Cow<'_, str> {
-        format!("{}List", self.served().kind.name).into()
+        match self.as_custom() {
+            Some((_, version)) => version.list_kind().into(),
+            None => format!("{}List", self.group_version_kind().kind).into(),
+        }
     }
 
     pub(crate) fn scope(&self) -> KindScope {
-        self.served().kind.scope
+        self.rules().scope
     }
 
     pub(crate) fn rules(&self) -> &KindRules {
-        &self.served().rules
+        match &self.origin {
+            ResourceOrigin::BuiltIn { served_resources, position, .. } => {
+                &served_resources.resources()[*position].rules
+            }
+            ResourceOrigin::Custom { live, position } => live.versions[*position].rules(),
+        }
     }
 
+    /// What is special about the kind; nothing for custom kinds.
     pub(crate) fn strategy(&self) -> &'static KindStrategy {
-        self.served().kind.strategy
-    }
-
-    pub(crate) fn selectable_fields(&self) -> &'static SelectableFields {
-        self.strategy().selectable_fields
-    }
-
-    pub(crate) fn scale_paths(&self) -> &ScalePaths<'_> {
-        &self.strategy().scale
+        self.as_built_in().map_or(&KindStrategy::DEFAULT, |served| served.kind.strategy)
     }
 
     /// The resource in the notation of storage versions.
     pub(crate) fn storage_name(&self) -> GroupResource<&str> {
-        GroupResource { group: self.stored_resource.encoding.group, resource: self.stored_resource.resource }
+        match &self.origin {
+            ResourceOrigin::BuiltIn { stored_resource, .. } => {
+                GroupResource { group: stored_resource.encoding.group, resource: stored_resource.resource }
+            }
+            ResourceOrigin::Custom { live, .. } => {
+                let spec = &live.definition.spec;
+                GroupResource { group: &spec.group, resource: &spec.names.plural }
+            }
+        }
     }
 
     /// What the resource or one of its subresources offers; `None` if there is no such subresource.
     pub(crate) fn offer(&self, subresource: &str) -> Option<ResourceOffer> {
-        offer(self.served(), subresource)
+        match (self.as_built_in(), self.as_custom()) {
+            (Some(served), _) => offer(served, subresource),
+            (None, Some((_, version))) => {
+                let verbs = match subresource {
+                    "" => VerbSet::ALL,
+                    "status" if version.has_status() => VerbSet::GET_PATCH_UPDATE,
+                    "scale" if version.scale().is_some() => VerbSet::GET_PATCH_UPDATE,
+                    _ => return None,
+                };
+                Some(ResourceOffer { verbs, is_implemented: true })
+            }
+            (None, None) => None,
+        }
     }
 
-    /// Converts an object to the version of this resource.
-    pub(crate) fn convert_to_served(&self, object: &mut JsonObject) {
-        convert(object, self.group_version_kind(), self.strategy().conversion);
+    /// The text of the `Warning` header for a deprecated resource.
+    pub(crate) fn deprecation_warning(&self) -> Option<&str> {
+        self.as_custom().and_then(|(_, version)| version.deprecation_warning())
     }
 
-    /// Converts an object to the version in which objects are stored.
-    pub(crate) fn convert_to_stored(&self, object: &mut JsonObject) {
-        convert(object, self.stored_resource.encoding, self.strategy().conversion);
+    /// True if the stored bytes of an object are its form in this version.
+    pub(crate) fn is_stored_form(&self, stored: &StoredObject) -> bool {
+        if self.as_custom().is_some() {
+            return false;
+        }
+        let name = self.group_version_kind();
+        match stored.api_version.split_once('/') {
+            Some((group, version)) => group == name.group && version == name.version,
+            None => name.group.is_empty() && *stored.api_version == *name.version,
+        }
+    }
+
+    /// Brings a stored object to the version of this resource.
+    pub(crate) fn to_served(&self, stored: &StoredObject) -> JsonObject {
+        let mut object = stored.to_object();
+        match self.as_custom() {
+            Some((live, version)) => live.to_served(&mut object, version),
+            None if self.is_stored_form(stored) => {}
+            None => convert(&mut object, self.group_version_kind(), self.strategy().conversion),
+        }
+        object
+    }
+
+    /// Brings an object of this resource to the version in which objects are stored.
+    pub(crate) fn to_stored(&self, object: &mut JsonObject) {
+        match &self.origin {
+            ResourceOrigin::BuiltIn { stored_resource, .. } => {
+                convert(object, stored_resource.encoding, self.strategy().conversion);
+            }
+            ResourceOrigin::Custom { live, position } => live.to_stored(object, &live.versions[*position]),
+        }
     }
 }
 
