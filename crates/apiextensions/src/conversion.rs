@@ -102,11 +102,7 @@ impl ConversionCall<'_> {
         let review = Review {
             kind: "ConversionReview",
             api_version: self.review_version.api_version(),
-            request: Request {
-                uid: self.uid,
-                desired_api_version: self.desired.to_string(),
-                objects: self.objects,
-            },
+            request: Request { uid: self.uid, desired_api_version: self.desired.to_string(), objects: self.objects },
             response: Response { uid: "", converted_objects: None, result: json!({"metadata": {}}) },
         };
         let mut body = to_go_json(&review);

@@ -144,21 +144,31 @@ mod tests {
         let terminating = json!([{"type": "Established", "status": "True"}, {"type": "Terminating", "status": "True"}]);
         let accepted = json!([{"type": "NamesAccepted", "status": "True"}]);
         let definitions = [
-            definition("foos", &json!([
-                {"name": "v1beta1", "served": true, "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}}},
-                {"name": "v1", "served": true, "storage": true},
-                {"name": "v2", "served": false},
-            ]), &established),
+            definition(
+                "foos",
+                &json!([
+                    {"name": "v1beta1", "served": true, "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}}},
+                    {"name": "v1", "served": true, "storage": true},
+                    {"name": "v2", "served": false},
+                ]),
+                &established,
+            ),
             definition("bars", &json!([{"name": "v1", "served": true}, {"name": "v0", "storage": true}]), &terminating),
             definition("later", &json!([{"name": "v3", "served": true, "storage": true}]), &accepted),
         ];
         let discovered = CustomDiscovery::new(&definitions);
         let document = build(&discovered.group_versions, CreationTimestamp::Absent);
-        let lines: String =
-            document.items()[0].versions.iter().map(|version| String::from_utf8(to_go_json(version)).unwrap() + "\n").collect();
-        expect![[]].assert_eq(&lines);
+        let lines: String = document.items()[0]
+            .versions
+            .iter()
+            .map(|version| String::from_utf8(to_go_json(version)).unwrap() + "\n")
+            .collect();
+        expect![[r#"
+            {"version":"v1","resources":[{"resource":"bars","responseKind":{"group":"ex.io","version":"v1","kind":"Foo"},"scope":"Cluster","singularResource":"one","verbs":["delete","deletecollection","get","list","watch"],"shortNames":["f"],"categories":["all"]},{"resource":"foos","responseKind":{"group":"ex.io","version":"v1","kind":"Foo"},"scope":"Cluster","singularResource":"one","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["f"],"categories":["all"]}],"freshness":"Current"}
+            {"version":"v1beta1","resources":[{"resource":"foos","responseKind":{"group":"ex.io","version":"v1beta1","kind":"Foo"},"scope":"Cluster","singularResource":"one","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["f"],"categories":["all"],"subresources":[{"subresource":"status","responseKind":{"group":"ex.io","version":"v1beta1","kind":"Foo"},"verbs":["get","patch","update"]},{"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"},"verbs":["get","patch","update"]}]}],"freshness":"Current"}
+        "#]].assert_eq(&lines);
         let list = discovered.resource_list("ex.io", "v1").unwrap();
-        expect![[]].assert_eq(&String::from_utf8(to_go_json(&list)).unwrap());
+        expect![[r#"{"groupVersion":"ex.io/v1","resources":[{"name":"bars","singularName":"one","namespaced":false,"kind":"Foo","verbs":["delete","deletecollection","get","list","watch"],"shortNames":["f"],"categories":["all"]},{"name":"foos","singularName":"one","namespaced":false,"kind":"Foo","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["f"],"categories":["all"],"storageVersionHash":"Ic0/Fpq4BGQ="}]}"#]].assert_eq(&String::from_utf8(to_go_json(&list)).unwrap());
         assert!(discovered.resource_list("ex.io", "v3").is_none() && discovered.resource_list("ex.io", "v2").is_none());
         assert_eq!(document.items().len(), 1);
     }

@@ -90,8 +90,8 @@ pub fn approval_condition(definition: &JsonObject) -> Option<DefinitionCondition
 ///
 /// The errors have paths below `spec.versions[i].schema.openAPIV3Schema`, in the order of the versions.
 pub fn non_structural_condition(preserves_unknown_fields: bool, errors: &[FieldError]) -> Option<DefinitionCondition> {
-    let preserved = preserves_unknown_fields
-        .then(|| FieldError::invalid("spec.preserveUnknownFields", true, "must be false"));
+    let preserved =
+        preserves_unknown_fields.then(|| FieldError::invalid("spec.preserveUnknownFields", true, "must be false"));
     let errors: Vec<FieldError> = preserved.into_iter().chain(errors.iter().cloned()).collect();
     let message = FieldError::aggregate(&errors)?;
     Some(condition("NonStructuralSchema", "True", "Violations", &message))

@@ -1,9 +1,9 @@
 //! The `scale` subresource of custom resources: the version's paths say where an object has the values.
 
 use api::json::JsonObject;
+use object::Rejection;
 use object::scale::{ScalePaths, ScaleSelector, ensure_uid_matches, requested_replicas, scale_from_object};
 use object::unstructured::{metadata_mut, metadata_string, nested_object_mut};
-use object::Rejection;
 use serde_json::Value;
 
 use crate::definition::ScaleSubresource;
@@ -109,7 +109,7 @@ impl CustomScale {
         if let Some(selector) = &self.selector {
             nested(object, selector, "string", |value| value.as_str().map(str::to_owned))?;
         }
-        let (spec, status) = (borrowed(&self.spec_replicas), borrowed(&self.status_replicas));
+        let [spec, status] = [&self.spec_replicas, &self.status_replicas].map(|path| borrowed(path));
         let selector = self.selector.as_deref().map(borrowed);
         let paths = ScalePaths {
             spec_replicas: &spec,
@@ -147,7 +147,9 @@ fn nested<T>(
                 Some(value) => value,
                 None => return Ok(None),
             },
-            other => return Err(wrong_type(at + 2, other, "map[string]interface{}")),
+            other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                return Err(wrong_type(at + 2, other, "map[string]interface{}"));
+            }
         };
     }
     read(value).map(Some).ok_or_else(|| wrong_type(path.len(), value, go_type))
@@ -191,10 +193,22 @@ mod tests {
         for (custom, expected) in [
             (json!({}), "the spec replicas field \".spec.size.count\" does not exist"),
             (json!({"spec": {"size": null}}), "the spec replicas field \".spec.size.count\" does not exist"),
-            (json!({"spec": {"size": 7}}), ".spec.size.count accessor error: 7 is of the type int64, expected map[string]interface{}"),
-            (json!({"spec": {"size": {"count": "x"}}}), ".spec.size.count accessor error: x is of the type string, expected int64"),
-            (json!({"spec": {"size": {"count": null}}}), ".spec.size.count accessor error: <nil> is of the type <nil>, expected int64"),
-            (json!({"spec": {"size": {"count": 1}}, "status": {"selector": [1]}}), ".status.selector accessor error: [1] is of the type []interface {}, expected string"),
+            (
+                json!({"spec": {"size": 7}}),
+                ".spec.size.count accessor error: 7 is of the type int64, expected map[string]interface{}",
+            ),
+            (
+                json!({"spec": {"size": {"count": "x"}}}),
+                ".spec.size.count accessor error: x is of the type string, expected int64",
+            ),
+            (
+                json!({"spec": {"size": {"count": null}}}),
+                ".spec.size.count accessor error: <nil> is of the type <nil>, expected int64",
+            ),
+            (
+                json!({"spec": {"size": {"count": 1}}, "status": {"selector": [1]}}),
+                ".status.selector accessor error: [1] is of the type []interface {}, expected string",
+            ),
         ] {
             assert_eq!(scale().get(&object(&custom)).unwrap_err().to_string(), expected);
         }
@@ -210,7 +224,10 @@ mod tests {
             json!({"metadata": {"resourceVersion": "3", "uid": "u"}, "spec": {"size": {"count": 4}}})
         );
         let given = apply(json!({"metadata": {"resourceVersion": "2"}})).unwrap();
-        assert_eq!((&given["metadata"]["resourceVersion"], &given["spec"]), (&json!("2"), &json!({"size": {"count": 0}})));
+        assert_eq!(
+            (&given["metadata"]["resourceVersion"], &given["spec"]),
+            (&json!("2"), &json!({"size": {"count": 0}}))
+        );
         assert_eq!(
             scale().apply(&current, &scale().before_patch(&current).unwrap()).unwrap_err(),
             Rejection::BadRequest("the spec replicas field \".spec.size.count\" cannot be empty".to_owned())

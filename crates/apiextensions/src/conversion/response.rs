@@ -73,7 +73,7 @@ impl ConversionCall<'_> {
             )));
         }
         let pairs = self.objects.iter().zip(converted).enumerate();
-        let check = |(index, (original, converted))| {
+        let check = |(index, (original, converted)): (usize, (&&JsonObject, Value))| {
             self.check_object(index, original, converted).map_err(ConversionError::InvalidConvertedObject)
         };
         pairs.map(check).collect()
@@ -83,7 +83,8 @@ impl ConversionCall<'_> {
         let is_v1 = self.review_version == ReviewVersion::V1;
         let (group_version, kind) = (text(review, &["apiVersion"]), text(review, &["kind"]));
         if is_v1 && (group_version, kind) != (self.review_version.api_version(), "ConversionReview") {
-            let found = if group_version.contains('/') { group_version.to_owned() } else { format!("/{group_version}") };
+            let found =
+                if group_version.contains('/') { group_version.to_owned() } else { format!("/{group_version}") };
             return Err(format!(
                 "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got {found}, Kind={kind}"
             ));
@@ -141,7 +142,7 @@ fn read_object(value: Value) -> Result<JsonObject, String> {
             Err(format!("Object 'Kind' is missing in '{json}'"))
         }
         Value::Object(object) => Ok(object),
-        other => {
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             let found = go_type(&other);
             Err(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
         }

@@ -32,7 +32,8 @@ fn request_has_the_form_of_kubernetes() {
          \"namespace\":\"s\",\"uid\":\"u\"}}]},\"response\":{\"uid\":\"\",\"convertedObjects\":null,\
          \"result\":{\"metadata\":{}}}}\n"
     );
-    let choose = |versions: &[&str]| ReviewVersion::choose(&versions.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>());
+    let choose =
+        |versions: &[&str]| ReviewVersion::choose(&versions.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>());
     assert_eq!(choose(&["v2", "v1beta1", "v1"]), Some(ReviewVersion::V1Beta1));
     assert_eq!(choose(&["v2"]), None);
 }
@@ -55,12 +56,9 @@ fn response(metadata: &Value, changed: &Value) -> Value {
     for (name, value) in metadata.as_object().unwrap() {
         converted["metadata"][name] = value.clone();
     }
-    for (name, value) in changed.as_object().unwrap() {
-        match value {
-            Value::Null => converted.as_object_mut().unwrap().remove(name),
-            value => converted.as_object_mut().unwrap().insert(name.clone(), value.clone()),
-        };
-    }
+    let converted = converted.as_object_mut().unwrap();
+    converted.extend(object(changed));
+    converted.retain(|_, value| !value.is_null());
     json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
         "response": {"uid": "r", "result": {"status": "Success"}, "convertedObjects": [converted]}})
 }
@@ -79,43 +77,97 @@ fn converted_object_keeps_the_original_metadata() {
     );
 }
 
-#[test]
-fn invalid_responses_are_refused_in_kubernetes_words() {
+/// The error of a response to a request for one object, without its beginning.
+fn refused(review_version: ReviewVersion, is_list: bool, body: &Value) -> (String, &'static str) {
     let original = original();
-    let check = |version, is_list, body: &Value, expected: &str| {
-        let objects = [&original];
-        let subject = call(&objects, version, is_list).subject;
-        let error = call(&objects, version, is_list).converted_objects(body.to_string().as_bytes()).unwrap_err();
-        let text = error.to_string();
-        let shown = text.strip_prefix(&format!("conversion webhook for {subject} ")).unwrap_or(&text);
-        assert_eq!(shown, expected);
-        error
-    };
-    let v1 = ReviewVersion::V1;
-    let ok = response(&json!({}), &json!({}));
+    let objects = [&original];
+    let call = call(&objects, review_version, is_list);
+    let error = call.converted_objects(body.to_string().as_bytes()).unwrap_err();
+    let text = error.to_string();
+    let shown = text.strip_prefix(&format!("conversion webhook for {} ", call.subject)).unwrap_or(&text);
+    (shown.to_owned(), error.failure_type())
+}
+
+#[test]
+fn response_that_is_none_to_the_request_is_refused() {
     let with = |pointer: &str, value: Value| {
-        let mut body = ok.clone();
+        let mut body = response(&json!({}), &json!({}));
         *body.pointer_mut(pointer).expect("the response has it") = value;
         body
     };
-    let beta = with("/apiVersion", json!("apiextensions.k8s.io/v1beta1"));
-    check(v1, false, &beta, "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview");
-    assert!(call(&[&original], ReviewVersion::V1Beta1, false).converted_objects(with("/response/uid", json!("x")).to_string().as_bytes()).is_ok());
-    check(v1, false, &with("/response", json!(null)), "failed: no response provided");
-    check(v1, false, &with("/response/uid", json!("x")), "failed: expected response.uid=\"r\", got \"x\"");
-    check(v1, false, &with("/response/result", json!({"status": "Failure", "message": "no"})), "failed: no");
-    let error = check(v1, false, &with("/response/result", json!({})), "failed: response.result.status was '', not 'Success'");
-    assert_eq!(error.failure_type(), "conversion_webhook_malformed_response_failure");
-    check(v1, false, &with("/response/convertedObjects", json!([])), "returned 0 objects, expected 1");
+    for (body, expected) in [
+        (
+            with("/apiVersion", json!("apiextensions.k8s.io/v1beta1")),
+            "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, \
+             got apiextensions.k8s.io/v1beta1, Kind=ConversionReview",
+        ),
+        (with("/response", json!(null)), "failed: no response provided"),
+        (with("/response/uid", json!("x")), "failed: expected response.uid=\"r\", got \"x\""),
+        (with("/response/result", json!({"status": "Failure", "message": "no"})), "failed: no"),
+        (with("/response/result", json!({})), "failed: response.result.status was '', not 'Success'"),
+    ] {
+        let malformed = "conversion_webhook_malformed_response_failure";
+        assert_eq!(refused(ReviewVersion::V1, false, &body), (expected.to_owned(), malformed));
+    }
+    assert_eq!(
+        refused(ReviewVersion::V1, false, &with("/response/convertedObjects", json!([]))),
+        ("returned 0 objects, expected 1".to_owned(), "conversion_webhook_partial_response_failure")
+    );
+    let other_uid = with("/response/uid", json!("x")).to_string();
+    assert!(call(&[&original()], ReviewVersion::V1Beta1, false).converted_objects(other_uid.as_bytes()).is_ok());
+}
+
+#[test]
+fn object_that_is_no_conversion_is_refused() {
     let changed = |value: Value| response(&json!({}), &value);
-    check(v1, false, &changed(json!({"apiVersion": "ex.io/v3"})), "returned invalid object at index 0: invalid groupVersion (expected ex.io/v2, received ex.io/v3)");
-    check(v1, true, &changed(json!({"apiVersion": "ex.io/v3"})), "returned invalid converted object at index 0: invalid groupVersion (expected ex.io/v2, received ex.io/v3)");
-    check(v1, false, &changed(json!({"kind": "Bar"})), "returned invalid object at index 0: invalid kind (expected Foo, received Bar)");
     let metadata = |value: Value| response(&value, &json!({}));
-    check(v1, false, &metadata(json!({"name": "m"})), "returned invalid object: must have the same name: n != m");
-    check(v1, true, &metadata(json!({"uid": "v"})), "returned invalid converted object at index 0: must have the same UID: u != v");
-    check(v1, false, &metadata(json!({"labels": [1]})), "returned invalid metadata: invalid metadata.labels of type []interface {} in converted object");
-    check(v1, false, &metadata(json!({"annotations": {"a": 1}})), "returned invalid metadata: metadata.annotations[a] must be a string, but is int64 in converted object");
-    check(v1, true, &metadata(json!({"labels": {"a": "-"}})), "returned invalid metadata in object at index 0: metadata.labels: Invalid value: \"-\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')");
-    check(v1, false, &changed(json!({"kind": null})), "Object 'Kind' is missing in '{\"apiVersion\":\"ex.io/v2\",\"b\":2,\"metadata\":{\"name\":\"n\",\"namespace\":\"s\",\"uid\":\"u\"}}'");
+    let label = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+                 start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used \
+                 for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    for (is_list, body, expected) in [
+        (
+            false,
+            changed(json!({"apiVersion": "ex.io/v3"})),
+            "returned invalid object at index 0: invalid groupVersion (expected ex.io/v2, received ex.io/v3)",
+        ),
+        (
+            true,
+            changed(json!({"apiVersion": "ex.io/v3"})),
+            "returned invalid converted object at index 0: invalid groupVersion (expected ex.io/v2, received ex.io/v3)",
+        ),
+        (
+            false,
+            changed(json!({"kind": "Bar"})),
+            "returned invalid object at index 0: invalid kind (expected Foo, received Bar)",
+        ),
+        (false, metadata(json!({"name": "m"})), "returned invalid object: must have the same name: n != m"),
+        (
+            true,
+            metadata(json!({"uid": "v"})),
+            "returned invalid converted object at index 0: must have the same UID: u != v",
+        ),
+        (
+            false,
+            metadata(json!({"labels": [1]})),
+            "returned invalid metadata: invalid metadata.labels of type []interface {} in converted object",
+        ),
+        (
+            false,
+            metadata(json!({"annotations": {"a": 1}})),
+            "returned invalid metadata: metadata.annotations[a] must be a string, but is int64 in converted object",
+        ),
+        (
+            true,
+            metadata(json!({"labels": {"a": "-"}})),
+            &format!("returned invalid metadata in object at index 0: metadata.labels: Invalid value: \"-\": {label}"),
+        ),
+        (
+            false,
+            changed(json!({"kind": null, "metadata": {}, "b": null})),
+            "Object 'Kind' is missing in '{\"apiVersion\":\"ex.io/v2\",\"metadata\":{}}'",
+        ),
+    ] {
+        let failure_type = "conversion_webhook_invalid_converted_object_failure";
+        assert_eq!(refused(ReviewVersion::V1, is_list, &body), (expected.to_owned(), failure_type));
+    }
 }

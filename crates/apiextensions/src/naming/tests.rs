@@ -28,7 +28,8 @@ fn show(decision: Option<NamingDecision>) -> String {
     let Some(NamingDecision { accepted_names: names, names_accepted, established }) = decision else {
         return "no change".to_owned();
     };
-    let show = |condition: &DefinitionCondition| format!("{} {} {}", condition.status, condition.reason, condition.message);
+    let show =
+        |condition: &DefinitionCondition| format!("{} {} {}", condition.status, condition.reason, condition.message);
     format!(
         "{} {} {} {} {} | {} | {}",
         names.plural,
@@ -51,16 +52,60 @@ fn names_are_accepted_one_by_one() {
     let installing = "False Installing the initial names have been accepted";
     let not_accepted = "False NotAccepted not all names are accepted";
     check("foos foo Foo FooList f", "foos foo Foo FooList f", &[], "no change");
-    check("foos foo Foo FooList f", "", &[], &format!("foos foo Foo FooList f | True NoConflicts no conflicts found | {installing}"));
-    check("bars foo Foo FooList", "", &[], &format!(" foo Foo FooList  | False PluralConflict \"bars\" is already in use | {not_accepted}"));
-    check("foos b Foo FooList", "", &[], &format!("foos  Foo FooList  | False SingularConflict \"b\" is already in use | {not_accepted}"));
-    check("foos foo Foo FooList f b bb", "", &[], &format!("foos foo Foo FooList  | False ShortNamesConflict [\"b\" is already in use, \"bb\" is already in use] | {not_accepted}"));
-    check("bars bar Bar BarList b", "", &[], &format!("    \u{20}| False ListKindConflict \"BarList\" is already in use | {not_accepted}").replacen("    \u{20}", "     ", 1));
-    check("bars foo Bar FooList", "", &[], &format!(" foo  FooList  | False KindConflict \"Bar\" is already in use | {not_accepted}"));
-    check("foos bar Foo FooList", "foos foo Foo FooList", &["NamesAccepted=True", "Established=True"],
-        "foos foo Foo FooList  | False SingularConflict \"bar\" is already in use | True Old old");
-    check("foos bar Foo FooList", "foos foo Foo FooList", &["Established=False"],
-        "foos foo Foo FooList  | False SingularConflict \"bar\" is already in use | False Old old");
+    check(
+        "foos foo Foo FooList f",
+        "",
+        &[],
+        &format!("foos foo Foo FooList f | True NoConflicts no conflicts found | {installing}"),
+    );
+    check(
+        "bars foo Foo FooList",
+        "",
+        &[],
+        &format!(" foo Foo FooList  | False PluralConflict \"bars\" is already in use | {not_accepted}"),
+    );
+    check(
+        "foos b Foo FooList",
+        "",
+        &[],
+        &format!("foos  Foo FooList  | False SingularConflict \"b\" is already in use | {not_accepted}"),
+    );
+    check(
+        "foos foo Foo FooList f b bb",
+        "",
+        &[],
+        &format!(
+            "foos foo Foo FooList  | False ShortNamesConflict [\"b\" is already in use, \"bb\" is already in use] | {not_accepted}"
+        ),
+    );
+    check(
+        "bars bar Bar BarList b",
+        "",
+        &[],
+        &format!("    \u{20}| False ListKindConflict \"BarList\" is already in use | {not_accepted}").replacen(
+            "    \u{20}",
+            "     ",
+            1,
+        ),
+    );
+    check(
+        "bars foo Bar FooList",
+        "",
+        &[],
+        &format!(" foo  FooList  | False KindConflict \"Bar\" is already in use | {not_accepted}"),
+    );
+    check(
+        "foos bar Foo FooList",
+        "foos foo Foo FooList",
+        &["NamesAccepted=True", "Established=True"],
+        "foos foo Foo FooList  | False SingularConflict \"bar\" is already in use | True Old old",
+    );
+    check(
+        "foos bar Foo FooList",
+        "foos foo Foo FooList",
+        &["Established=False"],
+        "foos foo Foo FooList  | False SingularConflict \"bar\" is already in use | False Old old",
+    );
 }
 
 #[test]
@@ -74,7 +119,9 @@ fn same_conflict_changes_nothing() {
 
 #[test]
 fn definition_is_established_after_its_names_are_accepted() {
-    let decide = |conditions: &[&str], is_valid| decide_established(&definition("", "", conditions), is_valid).map(|c| (c.status, c.reason));
+    let decide = |conditions: &[&str], is_valid| {
+        decide_established(&definition("", "", conditions), is_valid).map(|c| (c.status, c.reason))
+    };
     let some = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));
     assert_eq!(decide(&[], true), None);
     assert_eq!(decide(&["NamesAccepted=False"], true), None);
@@ -107,17 +154,26 @@ fn decision_is_written_into_the_object() {
 #[test]
 fn other_conditions_have_the_texts_of_kubernetes() {
     let approval = |group: &str, annotation: &str| {
-        let object = json!({"metadata": {"annotations": {"api-approved.kubernetes.io": annotation}}, "spec": {"group": group}});
+        let object =
+            json!({"metadata": {"annotations": {"api-approved.kubernetes.io": annotation}}, "spec": {"group": group}});
         approval_condition(object.as_object().unwrap()).map(|c| format!("{} {} {}", c.status, c.reason, c.message))
     };
     assert_eq!(approval("ex.io", ""), None);
     assert_eq!(approval("a.k8s.io", "https://x/y").unwrap(), "True ApprovedAnnotation approved in https://x/y");
-    assert_eq!(approval("a.k8s.io", "unapproved, x").unwrap(), "False UnapprovedAnnotation not approved: \"unapproved, x\"");
+    assert_eq!(
+        approval("a.k8s.io", "unapproved, x").unwrap(),
+        "False UnapprovedAnnotation not approved: \"unapproved, x\""
+    );
     assert!(approval("a.k8s.io", "").unwrap().starts_with("False MissingAnnotation protected groups"));
     assert!(approval("a.k8s.io", "x").unwrap().starts_with("False InvalidAnnotation protected groups"));
     assert_eq!(non_structural_condition(false, &[]), None);
     assert_eq!(
-        non_structural_condition(true, &[FieldError::required("spec.versions[0].schema.openAPIV3Schema.type", "must not be empty at the root")]).unwrap().message,
+        non_structural_condition(
+            true,
+            &[FieldError::required("spec.versions[0].schema.openAPIV3Schema.type", "must not be empty at the root")]
+        )
+        .unwrap()
+        .message,
         "[spec.preserveUnknownFields: Invalid value: true: must be false, spec.versions[0].schema.openAPIV3Schema.type: Required value: must not be empty at the root]"
     );
     let terminating = Termination::Unconfirmed("x").condition();
