@@ -75,6 +75,13 @@ pub fn validate_definition_update(old: &JsonObject, new: &JsonObject, options: &
     errors.into_errors()
 }
 
+/// True unless the conversion webhook of a definition has a CA bundle that cannot be read.
+pub fn has_valid_ca_bundle(definition: &crate::Definition) -> bool {
+    let webhook = definition.spec.conversion.as_ref().and_then(|conversion| conversion.webhook.as_ref());
+    let bundle = webhook.and_then(|webhook| webhook.client_config.get("caBundle")?.as_str());
+    bundle.is_none_or(|bundle| bundle.is_empty() || ca_bundle::ca_bundle_problem(bundle).is_none())
+}
+
 /// Validates an update through the status subresource. Kubernetes does not check stored versions here.
 pub fn validate_definition_status_update(new: &JsonObject) -> Vec<FieldError> {
     let mut errors = ErrorList::default();

@@ -36,15 +36,12 @@ pub(crate) struct CheckedObject {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Checks a body with [`check_body_types`] and words a failure as kube-apiserver's 400.
-pub(crate) fn check_or_bad_request(
-    decoded: Decoded<JsonObject>,
-    release: Release,
+/// Words the failure of a type check as kube-apiserver's 400.
+pub(crate) fn or_bad_request(
+    checked: Result<CheckedObject, TypeCheckFailure>,
     kind: GroupVersionKind<&str>,
-    validation: FieldValidation,
 ) -> Result<CheckedObject, Status> {
-    check_body_types(decoded, release, kind, validation)
-        .map_err(|TypeCheckFailure { reason, .. }| Status::bad_request(cannot_be_handled_message(kind, &reason)))
+    checked.map_err(|TypeCheckFailure { reason, .. }| Status::bad_request(cannot_be_handled_message(kind, &reason)))
 }
 
 /// A body that kube-apiserver could not decode, and the reason.
@@ -75,6 +72,29 @@ pub(crate) fn check_body_types(
         return Err(TypeCheckFailure { object, reason });
     }
     normalize(&mut object, struct_type);
+    let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { errors };
+    Ok(CheckedObject { object, warnings })
+}
+
+/// Like [`check_body_types`] for an object of a custom resource, which is pruned and defaulted too.
+pub(crate) fn check_custom_body(
+    decoded: Decoded<JsonObject>,
+    resource: &Resource,
+    validation: FieldValidation,
+) -> Result<CheckedObject, TypeCheckFailure> {
+    let Decoded { value: mut object, duplicate_fields: mut errors } = decoded;
+    let Some((live, version)) = resource.as_custom() else {
+        return Ok(CheckedObject { object, warnings: Vec::new() });
+    };
+    match live.decode_request(&mut object, version) {
+        Ok(unknown) => errors.extend(unknown.iter().map(|path| format!("unknown field {path:?}"))),
+        Err(error) => return Err(TypeCheckFailure { reason: error.to_string(), object }),
+    }
+    if validation == FieldValidation::Strict
+        && let Some(reason) = strict_decoding_error(&errors)
+    {
+        return Err(TypeCheckFailure { object, reason });
+    }
     let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { errors };
     Ok(CheckedObject { object, warnings })
 }

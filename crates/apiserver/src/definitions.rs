@@ -11,22 +11,27 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use api::GroupVersionResource;
-use api::json::JsonObject;
+use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
+use apiextensions::discovery::CustomDiscovery;
 use apiextensions::{CustomResourceVersion, Definition};
 use discovery::build::build;
 use discovery::{CreationTimestamp, GroupDiscoveryList};
-use kinds::Release;
+use kinds::{Release, ServedResources};
 use membership::exclusion::{DefinedResource, SharedResources};
+use object::convert::{Conversion, convert};
 use registry::{CachedEntry, CachedValue, Registry, ResourceCache};
 use store::{Compare, Key, Revision};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use controller::DefinitionController;
+use objects::CompiledVersion;
 
+use crate::discovery_pages::AggregatedDocuments;
 use crate::resource::Resource;
 
+const SERVED_KIND: GroupVersionKind<&str> =
+    GroupVersionKind { group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition" };
 /// How long a request waits until the served custom resources have caught up with storage.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -40,6 +45,8 @@ pub(crate) struct LiveDefinition {
     pub(crate) fence: Compare,
     /// The release whose formats and CEL libraries apply.
     pub(crate) release: Release,
+    /// One per version. States of a definition that differ in their status only share it.
+    compiled: Arc<[OnceLock<Option<CompiledVersion>>]>,
 }
 
 /// The custom resources that this server serves, in the state of one revision. Immutable.
@@ -50,6 +57,8 @@ pub(crate) struct CustomResources {
     /// By name: `<resource>.<group>`.
     by_name: HashMap<Box<str>, CustomResource>,
     shared: OnceLock<SharedResources>,
+    /// The aggregated documents of this server, with built-in groups.
+    pub(crate) local_documents: OnceLock<AggregatedDocuments>,
 }
 
 /// One definition and its served versions.
@@ -66,6 +75,7 @@ pub struct LiveDefinitions {
     registry: Registry,
     crd_cache: Arc<ResourceCache>,
     snapshots: watch::Receiver<Arc<CustomResources>>,
+    shared: watch::Receiver<SharedResources>,
 }
 
 /// The writer of [`LiveDefinitions`].
@@ -73,29 +83,33 @@ pub struct DefinitionFollower {
     registry: Registry,
     crd_cache: Arc<ResourceCache>,
     release: Release,
-    /// Decodes a stored definition to its served form.
-    decode: fn(&CachedEntry) -> Option<JsonObject>,
+    /// From the version in which definitions are stored to the served one.
+    conversion: fn(GroupVersion<&str>, GroupVersion<&str>) -> Option<Conversion>,
     snapshots: watch::Sender<Arc<CustomResources>>,
+    shared: watch::Sender<SharedResources>,
 }
 
 impl LiveDefinitions {
     /// The value, empty until the follower runs. `crd_cache` holds the CustomResourceDefinitions.
     pub(crate) fn new(
         registry: &Registry,
-        crd_cache: &Arc<ResourceCache>,
-        release: Release,
-        decode: fn(&CachedEntry) -> Option<JsonObject>,
+        prefix: &str,
+        served_resources: &ServedResources,
     ) -> (Self, DefinitionFollower) {
         let (sender, snapshots) = watch::channel(Arc::default());
-        let (registry, crd_cache) = (registry.clone(), crd_cache.clone());
+        let crd_cache = crate::storage_ports::definitions_cache(registry.cache(), prefix);
+        let registry = registry.clone();
+        let served = served_resources.get("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         let follower = DefinitionFollower {
             registry: registry.clone(),
             crd_cache: crd_cache.clone(),
-            release,
-            decode,
+            release: served_resources.release(),
+            conversion: served.map_or(|_, _| None, |served| served.kind.strategy.conversion),
             snapshots: sender,
+            shared: watch::Sender::default(),
         };
-        (Self { registry, crd_cache, snapshots }, follower)
+        let shared = follower.shared.subscribe();
+        (Self { registry, crd_cache, snapshots, shared }, follower)
     }
 
     pub(crate) fn snapshot(&self) -> Arc<CustomResources> {
@@ -105,6 +119,11 @@ impl LiveDefinitions {
     /// The value as it changes.
     pub(crate) fn snapshots(&self) -> watch::Receiver<Arc<CustomResources>> {
         self.snapshots.clone()
+    }
+
+    /// The names for routing and the groups for merged discovery, as they change.
+    pub fn shared(&self) -> watch::Receiver<SharedResources> {
+        self.shared.clone()
     }
 
     /// Waits until every definition that was stored before the call is in the snapshot; `false` if storage cannot be
@@ -155,9 +174,9 @@ impl CustomResources {
         self.by_name.values().map(|found| &found.live)
     }
 
-    /// The revision of the last change of any definition.
-    pub(crate) fn revision(&self) -> Revision {
-        self.revision
+    /// The definitions of a group.
+    fn group(&self, group: &str) -> Vec<Arc<LiveDefinition>> {
+        self.definitions().filter(|live| live.definition.spec.group == group).cloned().collect()
     }
 
     /// The names for routing, and the groups for the merged document.
@@ -176,10 +195,14 @@ impl CustomResources {
         })
     }
 
+    /// The served versions of all established definitions.
+    pub(crate) fn custom_discovery(&self) -> CustomDiscovery {
+        CustomDiscovery::new(self.definitions().map(|live| &*live.definition))
+    }
+
     /// The groups of all established definitions.
     pub(crate) fn discovery(&self, creation_timestamp: CreationTimestamp) -> GroupDiscoveryList {
-        let versions = apiextensions::discovery::group_versions(self.definitions().map(|live| &*live.definition));
-        build(&versions, creation_timestamp)
+        build(&self.custom_discovery().group_versions, creation_timestamp)
     }
 }
 
@@ -194,6 +217,8 @@ impl DefinitionFollower {
             loop {
                 let snapshot = self.read_snapshot(&self.snapshots.borrow().clone());
                 let revision = snapshot.revision;
+                // First, because routing must know what a request waits for in the snapshot.
+                self.shared.send_replace(snapshot.shared().clone());
                 self.snapshots.send_replace(Arc::new(snapshot));
                 // Fails if the revision was compacted in between; the loop then takes a newer snapshot.
                 if let Ok(mut watcher) = self.registry.watch(&self.crd_cache, revision) {
@@ -212,15 +237,22 @@ impl DefinitionFollower {
             let known = previous.by_name.get(name);
             let found = match known.filter(|known| known.live.fence.revision == Some(cached.revision)) {
                 Some(known) => known.clone(),
-                None => self.read_definition(key, cached)?,
+                None => self.read_definition(key, cached, known)?,
             };
             Some((name.into(), found))
         });
-        CustomResources { revision: snapshot.revision, by_name: by_name.collect(), shared: OnceLock::new() }
+        CustomResources { revision: snapshot.revision, by_name: by_name.collect(), ..CustomResources::default() }
     }
 
-    fn read_definition(&self, key: &Key, cached: &CachedEntry) -> Option<CustomResource> {
-        let object = (self.decode)(cached)?;
+    fn read_definition(
+        &self,
+        key: &Key,
+        cached: &CachedEntry,
+        known: Option<&CustomResource>,
+    ) -> Option<CustomResource> {
+        let CachedValue::Object(stored) = &cached.value else { return None };
+        let mut object = stored.to_object();
+        convert(&mut object, SERVED_KIND, self.conversion);
         let definition = match Definition::from_object(&object) {
             Ok(definition) => Arc::new(definition),
             Err(error) => {
@@ -232,7 +264,15 @@ impl DefinitionFollower {
         let versions =
             versions.filter_map(|version| CustomResourceVersion::new(&definition, &version.name)).collect::<Vec<_>>();
         let fence = Compare { key: key.clone(), revision: Some(cached.revision) };
-        let live = Arc::new(LiveDefinition { definition, versions, fence, release: self.release });
+        let has_same_spec = |known: &&CustomResource| {
+            let (known, new) = (&known.live.definition.metadata, &definition.metadata);
+            known.uid == new.uid && known.generation == new.generation && new.generation > 0
+        };
+        let compiled = match known.filter(has_same_spec) {
+            Some(known) => known.live.compiled.clone(),
+            None => versions.iter().map(|_| OnceLock::new()).collect(),
+        };
+        let live = Arc::new(LiveDefinition { definition, versions, fence, release: self.release, compiled });
         let names = &live.definition.spec;
         let cache = self.registry.cache().custom_resource_cache(&names.group, &names.names.plural);
         let resources = match cache.filter(|_| live.definition.is_served()) {
@@ -243,14 +283,6 @@ impl DefinitionFollower {
             }
         };
         Some(CustomResource { live, resources })
-    }
-}
-
-/// Decodes a cached definition; `None` if it is undecodable.
-pub(crate) fn stored_object(cached: &CachedEntry) -> Option<&object::StoredObject> {
-    match &cached.value {
-        CachedValue::Object(stored) => Some(stored),
-        CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
     }
 }
 

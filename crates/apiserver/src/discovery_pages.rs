@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use ::discovery::aggregated;
 use ::discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions, ServerAddress};
-use ::discovery::{EncodedDocument, respond};
+use ::discovery::{CreationTimestamp, EncodedDocument, GroupDiscoveryList, respond};
 use api::Status;
 use api::media::{
     AggregatedVersion, DiscoveryFormat, DiscoveryOffer, Encoding, Encodings, is_pretty_print, negotiate_discovery,
@@ -13,6 +13,8 @@ use edge::{Body, Response};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 use kinds::{Release, ServedResources};
+
+use crate::definitions::CustomResources;
 
 /// The last release that serves `apidiscovery.k8s.io/v2beta1`.
 const LAST_WITH_V2BETA1: Release = Release::R32;
@@ -43,10 +45,13 @@ pub(crate) struct DiscoveryPages {
     /// Keyed by the path without leading and trailing slashes.
     legacy: HashMap<String, EncodedDocument>,
     oldest_version: AggregatedVersion,
+    /// What `/apis` lists without custom resources.
+    built_in_groups: GroupDiscoveryList,
+    creation_timestamp: CreationTimestamp,
 }
 
-#[derive(Debug)]
-struct AggregatedDocuments {
+#[derive(Clone, Debug)]
+pub(crate) struct AggregatedDocuments {
     v2: EncodedDocument,
     v2beta1: EncodedDocument,
     protobuf: EncodedDocument,
@@ -55,30 +60,48 @@ struct AggregatedDocuments {
 impl DiscoveryPages {
     pub(crate) fn new(served_resources: &ServedResources, address: &str) -> Self {
         let (core, apis) = (served_resources.discovery_of_core(), served_resources.discovery_of_apis());
-        let aggregate = |groups| AggregatedDocuments {
-            v2: aggregated::encode_json(groups, AggregatedVersion::V2),
-            v2beta1: aggregated::encode_json(groups, AggregatedVersion::V2Beta1),
-            protobuf: aggregated::encode_protobuf(groups, AggregatedVersion::V2),
-        };
         let aggregated = HashMap::from([("api", aggregate(&core)), ("apis", aggregate(&apis))]);
         let oldest = oldest_aggregated_version(served_resources.release());
-        Self { aggregated, legacy: legacy_documents(served_resources, address), oldest_version: oldest }
+        Self {
+            aggregated,
+            legacy: legacy_documents(served_resources, address),
+            oldest_version: oldest,
+            built_in_groups: apis,
+            creation_timestamp: served_resources.creation_timestamp(),
+        }
     }
 
     /// The index page `/`: the paths of all documents except those that `/openapi/v3` lists.
-    pub(crate) fn index_page(&self) -> Vec<u8> {
-        let documents = self.legacy.keys().map(|path| format!("/{path}"));
+    pub(crate) fn index_page(&self, custom: &CustomResources) -> Vec<u8> {
+        let groups = custom.shared().groups.clone();
+        let custom = groups.items().iter().flat_map(|group| {
+            let versions = group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name));
+            versions.chain([format!("/apis/{}", group.name)]).collect::<Vec<_>>()
+        });
+        let documents = self.legacy.keys().map(|path| format!("/{path}")).chain(custom);
         let others = PATHS_OUTSIDE_DISCOVERY.into_iter().map(str::to_owned);
         let paths: BTreeSet<String> = documents.chain(others).collect();
         api::json::indent(&api::json::to_go_json(&serde_json::json!({"paths": paths})))
     }
 
     /// Serves a discovery document; `None` if the path is not one.
-    pub(crate) fn serve(&self, path: &str, query: &str, headers: &HeaderMap) -> Option<Result<Response, Status>> {
+    pub(crate) fn serve(
+        &self,
+        custom: &CustomResources,
+        path: &str,
+        query: &str,
+        headers: &HeaderMap,
+    ) -> Option<Result<Response, Status>> {
         let key = path.trim_matches('/');
-        let legacy = self.legacy.get(key)?;
+        let live = if custom.shared().groups.items().is_empty() { None } else { self.custom_documents(custom, key) };
+        let (custom_legacy, custom_aggregated) = live.unzip();
+        let legacy = custom_legacy.as_ref().or_else(|| self.legacy.get(key))?;
         // `/api/` and `/apis/` with a trailing slash have only the legacy form, like everything below them.
-        let aggregated = if path.ends_with('/') { None } else { self.aggregated.get(key) };
+        let aggregated = match custom_aggregated.flatten() {
+            _ if path.ends_with('/') => None,
+            Some(aggregated) => Some(&*custom.local_documents.get_or_init(|| aggregated)),
+            None => self.aggregated.get(key),
+        };
         Some(self.choose_document(legacy, aggregated, headers).map(|(document, pretty)| {
             let agent = header_text(headers, USER_AGENT);
             let response = if pretty || is_pretty_print(query, agent) {
@@ -88,6 +111,38 @@ impl DiscoveryPages {
             };
             response.map(Body::from)
         }))
+    }
+
+    /// The documents of a path that custom resources change: the legacy one, and for `/apis` the function that makes the
+    /// aggregated ones. `None` if the path has none of them.
+    fn custom_documents(
+        &self,
+        custom: &CustomResources,
+        key: &str,
+    ) -> Option<(EncodedDocument, Option<AggregatedDocuments>)> {
+        let all = || self.built_in_groups.with_later_groups(&custom.discovery(self.creation_timestamp));
+        let mut parts = key.split('/');
+        match (parts.next()?, parts.next(), parts.next(), parts.next()) {
+            ("apis", None, ..) => {
+                let groups = all();
+                let legacy = ApiGroupList::from_groups(&groups).to_document();
+                let aggregated = custom.local_documents.get().is_none().then(|| aggregate(&groups));
+                Some((legacy, aggregated.or_else(|| custom.local_documents.get().cloned())))
+            }
+            ("apis", Some(group), None, _) => {
+                custom.shared().groups.group(group)?;
+                let groups = all();
+                Some((ApiGroup::from_group(groups.group(group)?)?.to_document(), None))
+            }
+            ("apis", Some(group), Some(version), None) => {
+                // A version that is built in hides custom resources in it.
+                if self.legacy.contains_key(key) {
+                    return None;
+                }
+                Some((custom.custom_discovery().resource_list(group, version)?.to_document(), None))
+            }
+            _ => None,
+        }
     }
 
     fn choose_document<'a>(
@@ -115,6 +170,14 @@ impl DiscoveryPages {
                 (legacy, pretty)
             }
         })
+    }
+}
+
+fn aggregate(groups: &GroupDiscoveryList) -> AggregatedDocuments {
+    AggregatedDocuments {
+        v2: aggregated::encode_json(groups, AggregatedVersion::V2),
+        v2beta1: aggregated::encode_json(groups, AggregatedVersion::V2Beta1),
+        protobuf: aggregated::encode_protobuf(groups, AggregatedVersion::V2),
     }
 }
 

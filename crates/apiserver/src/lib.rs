@@ -10,6 +10,7 @@ mod admission;
 pub mod bootstrap;
 mod bound_objects;
 mod built_in_types;
+pub mod definitions;
 mod discovery_pages;
 mod error_status;
 mod object_codec;
@@ -29,6 +30,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use api::target::ResourceTarget;
 use api::{GroupVersionResource, RouteMismatch, Status, Target};
 use bytes::Bytes;
 use edge::response::{json_response, page_not_found};
@@ -46,6 +48,7 @@ pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
+use crate::definitions::{DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
 use crate::resource::Resource;
@@ -59,6 +62,7 @@ pub struct ApiServer {
     registry: Registry,
     served_resources: Arc<ServedResources>,
     resources: HashMap<GroupVersionResource<&'static str>, Arc<Resource>>,
+    definitions: LiveDefinitions,
     discovery_pages: DiscoveryPages,
     openapi: OpenApi,
     feature_gates: FeatureGates,
@@ -121,7 +125,7 @@ impl ApiServer {
         config: &Config,
         rules: Arc<AccessRules>,
         streams_end: CancellationToken,
-    ) -> Self {
+    ) -> (Self, DefinitionFollower) {
         let cache_of = |stored_resource: &StoredResource| {
             let key = format!("{prefix}/{}/", stored_resource.key_prefix);
             registry.cache().resource_cache(key.as_bytes()).cloned()
@@ -133,21 +137,24 @@ impl ApiServer {
             })
             .collect();
         let bound_objects = CachedBoundObjects::new(registry.clone(), |name| Some(resources.get(&name)?.cache.clone()));
+        let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources);
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
-        Self {
+        let server = Self {
             openapi: OpenApi::new(served_resources.clone()),
             feature_gates: config.feature_gates.clone(),
             registry,
             served_resources,
             resources,
+            definitions,
             discovery_pages: pages,
             version_page: version,
             watch_seconds_min: config.watch_seconds_min,
             access_rules: rules,
             bound_objects,
             stream_stop: streams_end,
-        }
+        };
+        (server, follower)
     }
 
     /// The objects that service account tokens are bound to, as the cache holds them.
@@ -167,7 +174,7 @@ impl ApiServer {
                     return Ok(json_response(self.version_page.clone()));
                 }
                 if page.path == "/" {
-                    return Ok(json_response(self.discovery_pages.index_page()));
+                    return Ok(json_response(self.discovery_pages.index_page(&self.definitions.snapshot())));
                 }
                 if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
@@ -175,10 +182,17 @@ impl ApiServer {
                 if let Some(response) = openapi_pages::serve(&self.openapi, &page.path, query, request.headers()) {
                     return response;
                 }
-                self.discovery_pages.serve(&page.path, query, request.headers()).unwrap_or_else(|| Ok(page_not_found()))
+                let custom = self.definitions.snapshot();
+                let page = self.discovery_pages.serve(&custom, &page.path, query, request.headers());
+                page.unwrap_or_else(|| Ok(page_not_found()))
             }
             Target::Resource(target) => {
                 let resolved = self.resolve(target.group_version_resource());
+                let resolved = match resolved {
+                    None if self.is_built_in(target) => None,
+                    None => self.resolve_custom(target.group_version_resource()).await?,
+                    found => found,
+                };
                 let (scope, offer) = match &resolved {
                     Some(resource) => (resource.scope(), resource.offer(&target.subresource)),
                     None => {
@@ -192,8 +206,11 @@ impl ApiServer {
                     Err(RouteMismatch::NotFound) if !target.path_form.is_rooted => return Ok(page_not_found()),
                     Err(misfit) => return Err(Status::for_route_mismatch(misfit)),
                 }
-                if let Some(resource) = &resolved {
-                    return rest::serve(self, resource, target, &call, request).await;
+                if let Some(resource) = resolved {
+                    return match resource.as_custom() {
+                        None => rest::serve(self, &resource, target, &call, request).await,
+                        Some(_) => Box::pin(rest::serve_custom(self, resource, target, &call, request)).await,
+                    };
                 }
                 let served = self.served_resources.get(&target.group, &target.version, &target.resource);
                 match served.and_then(ReviewResource::for_resource) {
@@ -205,15 +222,43 @@ impl ApiServer {
     }
 
     /// The text of the `Warning` header for a resource that is deprecated in this release.
-    fn deprecation_warning(&self, target: &Target<'_>) -> Option<&'static str> {
+    fn deprecation_warning(&self, target: &Target<'_>) -> Option<String> {
         let Target::Resource(target) = target else { return None };
-        let served = self.served_resources.get(&target.group, &target.version, &target.resource)?;
+        let Some(served) = self.served_resources.get(&target.group, &target.version, &target.resource) else {
+            let custom = self.definitions.snapshot();
+            return custom.resource(target.group_version_resource())?.deprecation_warning().map(str::to_owned);
+        };
         let (since, warning) = served.kind.strategy.deprecation?;
-        (self.served_resources.release() >= since).then_some(warning)
+        (self.served_resources.release() >= since).then(|| warning.to_owned())
     }
 
     fn resolve(&self, name: GroupVersionResource<&str>) -> Option<Arc<Resource>> {
         self.resources.get(&name).cloned()
+    }
+
+    fn is_built_in(&self, target: &ResourceTarget<'_>) -> bool {
+        self.served_resources.get(&target.group, &target.version, &target.resource).is_some()
+    }
+
+    /// The custom resource of this name. Its absence is proven: the definitions have caught up with storage before.
+    async fn resolve_custom(&self, name: GroupVersionResource<&str>) -> Result<Option<Arc<Resource>>, Status> {
+        if let Some(found) = self.definitions.snapshot().resource(name) {
+            return Ok(Some(found.clone()));
+        }
+        // The group of a definition has a dot.
+        if !name.group.contains('.') {
+            return Ok(None);
+        }
+        if !self.definitions.catch_up().await {
+            let behind = "the custom resource definitions have not caught up with storage";
+            return Err(Status::service_unavailable(behind).with_retry_after(1));
+        }
+        Ok(self.definitions.snapshot().resource(name).cloned())
+    }
+
+    /// The served custom resources.
+    pub fn definitions(&self) -> LiveDefinitions {
+        self.definitions.clone()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::resource::Resource;
 
 /// Encodes an object in the served version. Returns the cached bytes if it is stored in that version.
 pub(crate) fn encode_served(stored: &StoredObject, resource: &Resource) -> Bytes {
-    if is_stored_in_version(stored, resource) {
+    if resource.is_stored_form(stored) {
         return stored.body.clone();
     }
     api::json::to_go_json(&decode_served(stored, resource)).into()
@@ -18,11 +18,7 @@ pub(crate) fn encode_served(stored: &StoredObject, resource: &Resource) -> Bytes
 
 /// Decodes an object and converts it to the served version.
 pub(crate) fn decode_served(stored: &StoredObject, resource: &Resource) -> JsonObject {
-    let mut object = decode_stored(stored);
-    if !is_stored_in_version(stored, resource) {
-        resource.convert_to_served(&mut object);
-    }
-    object
+    resource.to_served(stored)
 }
 
 /// Decodes an object in the version in which it is stored.
@@ -32,7 +28,7 @@ pub(crate) fn decode_stored(stored: &StoredObject) -> JsonObject {
 
 /// Encodes an object in its storage version, without `resourceVersion` and `selfLink`.
 pub(crate) fn encode_for_storage(mut object: JsonObject, resource: &Resource) -> Bytes {
-    resource.convert_to_stored(&mut object);
+    resource.to_stored(&mut object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
         metadata.remove("selfLink");
@@ -70,15 +66,6 @@ pub(crate) fn encode_watch_event(event_type: &str, object: &[u8]) -> Bytes {
 /// Encodes the ERROR event that ends a watch.
 pub(crate) fn encode_error_event(status: &Status) -> Bytes {
     encode_watch_event("ERROR", status.to_json().trim_ascii_end())
-}
-
-/// True if an object is stored in the served version, so that its stored bytes can be sent unchanged.
-pub(crate) fn is_stored_in_version(stored: &StoredObject, resource: &Resource) -> bool {
-    let name = resource.group_version_kind();
-    match stored.api_version.split_once('/') {
-        Some((group, version)) => group == name.group && version == name.version,
-        None => name.group.is_empty() && *stored.api_version == *name.version,
-    }
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl ObjectRepresentation {
             Self::PartialMetadata(version) => partial_object_metadata::object(&object(), meta_api_version(version)),
             Self::Table(version, include) => {
                 let metadata = ListMeta { resource_version: stored.revision.to_string(), ..ListMeta::default() };
-                build_table([&object()], &metadata, &table_options(resource, version, include, column_definitions))
+                build_resource_table(&[object()], &metadata, resource, version, include, column_definitions)
             }
         };
         api::json::to_go_json(&value).into()
@@ -81,11 +81,9 @@ impl ObjectRepresentation {
             Self::PartialMetadata(version) => {
                 partial_object_metadata::list(&objects(), metadata, meta_api_version(version))
             }
-            Self::Table(version, include) => build_table(
-                &objects(),
-                metadata,
-                &table_options(resource, version, include, ColumnDefinitions::Included),
-            ),
+            Self::Table(version, include) => {
+                build_resource_table(&objects(), metadata, resource, version, include, ColumnDefinitions::Included)
+            }
         };
         let mut bytes = api::json::to_go_json(&value);
         bytes.push(b'\n');
@@ -100,18 +98,25 @@ fn meta_api_version(version: MetaVersion) -> &'static str {
     }
 }
 
-fn table_options(
+/// Builds the table of objects with the columns of their resource.
+fn build_resource_table(
+    objects: &[JsonObject],
+    metadata: &ListMeta,
     resource: &Resource,
     version: MetaVersion,
     include_object: IncludeObject,
     column_definitions: ColumnDefinitions,
-) -> TableOptions<'static> {
-    TableOptions {
+) -> Value {
+    let options = TableOptions {
         columns: resource.strategy().columns,
         row_condition: resource.strategy().row_condition,
         api_version: meta_api_version(version),
         include_object,
         column_definitions,
         now: current_time(),
+    };
+    match resource.as_custom() {
+        None => build_table(objects, metadata, &options),
+        Some((_, version)) => build_table(objects, metadata, &options.with_columns(version.columns())),
     }
 }

@@ -16,41 +16,54 @@ use schema::protobuf::{self, ProtobufError};
 use crate::BODY_BYTES_MAX;
 use crate::built_in_types::{self, CheckedObject, FieldValidation};
 use crate::error_status::{self, StatusContext};
+use crate::resource::Resource;
+
+/// A request with its complete body. A write may be decided several times, so it must not depend on the connection.
+pub(crate) type BufferedRequest = http::Request<Bytes>;
 
 /// The kind that a body must have.
 pub(crate) struct ExpectedBody<'a> {
     pub(crate) kind: GroupVersionKind<&'a str>,
     pub(crate) release: Release,
+    /// The resource, if it is a custom one and the body one of its objects.
+    pub(crate) custom: Option<&'a Resource>,
     /// The object that error messages name.
     pub(crate) status_context: StatusContext<'a>,
 }
 
 /// Reads a body as an object of the expected kind and checks its types.
-pub(crate) async fn read_object(
-    request: Request,
+pub(crate) fn read_object(
+    request: BufferedRequest,
     record: &RequestRecord,
     expected: &ExpectedBody<'_>,
 ) -> Result<CheckedObject, Status> {
     let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
     let encoding = request_encoding(&request)?;
-    let body = read_bytes(request).await?;
+    if expected.custom.is_some() && encoding == Encoding::Protobuf {
+        return Err(Status::unsupported_media_type(&[Encoding::Json.media_type(), Encoding::Yaml.media_type()]));
+    }
+    let body = request.into_body();
     let decoded = decode_body(&body, encoding, expected);
     let decoded =
         decoded.map_err(|rejection| error_status::status_for_rejection(rejection, expected.status_context))?;
     record.set_request_object(|| serde_json::to_vec(&decoded.value).expect("a decoded object is valid JSON"));
-    built_in_types::check_or_bad_request(decoded, expected.release, expected.kind, validation)
+    let checked = match expected.custom {
+        Some(resource) => built_in_types::check_custom_body(decoded, resource, validation),
+        None => built_in_types::check_body_types(decoded, expected.release, expected.kind, validation),
+    };
+    built_in_types::or_bad_request(checked, expected.kind)
 }
 
 /// Reads `DeleteOptions` from the body or, if it is empty, from the query.
-pub(crate) async fn read_delete_options(
-    request: Request,
+pub(crate) fn read_delete_options(
+    request: BufferedRequest,
     record: &RequestRecord,
     release: Release,
     status_context: StatusContext<'_>,
 ) -> Result<DeleteOptions, Status> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let encoding = request_encoding(&request)?;
-    let body = read_bytes(request).await?;
+    let body = request.into_body();
     if encoding == Encoding::Json && !body.is_empty() {
         record.set_request_object(|| body.to_vec());
     }
@@ -72,9 +85,10 @@ const DELETE_OPTIONS: GroupVersionKind<&str> =
     GroupVersionKind { group: "meta.k8s.io", version: "v1", kind: "DeleteOptions" };
 
 /// Reads the complete body, up to [`BODY_BYTES_MAX`].
-pub(crate) async fn read_bytes(request: Request) -> Result<Bytes, Status> {
-    match read_body(request.into_body(), BODY_BYTES_MAX).await {
-        Ok(bytes) => Ok(bytes),
+pub(crate) async fn buffer(request: Request) -> Result<BufferedRequest, Status> {
+    let (parts, body) = request.into_parts();
+    match read_body(body, BODY_BYTES_MAX).await {
+        Ok(bytes) => Ok(BufferedRequest::from_parts(parts, bytes)),
         Err(ReadBodyError::TooLarge { limit }) => Err(Status::request_entity_too_large(format!("limit is {limit}"))),
         Err(ReadBodyError::Interrupted(error)) => {
             Err(Status::bad_request(format!("the request body ended early: {error}")))
@@ -82,7 +96,7 @@ pub(crate) async fn read_bytes(request: Request) -> Result<Bytes, Status> {
     }
 }
 
-fn request_encoding(request: &Request) -> Result<Encoding, Status> {
+fn request_encoding(request: &BufferedRequest) -> Result<Encoding, Status> {
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let encoding = Encoding::from_content_type(content_type);
     encoding.ok_or_else(|| Status::unsupported_media_type(&Encoding::ALL.map(Encoding::media_type)))

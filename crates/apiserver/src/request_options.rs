@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use store::Revision;
 
 use crate::error_status::status_for_options;
+use crate::request_body::BufferedRequest;
 
 /// The options of a list or a watch.
 #[derive(Debug, Default)]
@@ -239,7 +240,7 @@ pub(crate) struct WriteOptions {
 }
 
 impl WriteOptions {
-    pub(crate) fn from_request(request: &edge::Request) -> Result<Self, Status> {
+    pub(crate) fn from_request(request: &BufferedRequest) -> Result<Self, Status> {
         let agent = request.headers().get(http::header::USER_AGENT);
         let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         let kind = match *request.method() {

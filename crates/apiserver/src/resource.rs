@@ -66,7 +66,9 @@ impl Resource {
     /// The built-in resource; `None` for a custom one.
     pub(crate) fn as_built_in(&self) -> Option<&ServedResource> {
         match &self.origin {
-            ResourceOrigin::BuiltIn { served_resources, position, .. } => Some(&served_resources.resources()[*position]),
+            ResourceOrigin::BuiltIn { served_resources, position, .. } => {
+                Some(&served_resources.resources()[*position])
+            }
             ResourceOrigin::Custom { .. } => None,
         }
     }
@@ -158,6 +160,23 @@ impl Resource {
         match stored.api_version.split_once('/') {
             Some((group, version)) => group == name.group && version == name.version,
             None => name.group.is_empty() && *stored.api_version == *name.version,
+        }
+    }
+
+    /// True if an object is stored in the version in which this server stores objects.
+    pub(crate) fn is_stored_in_current_version(&self, stored: &StoredObject) -> bool {
+        let (group, version) = match &self.origin {
+            ResourceOrigin::BuiltIn { stored_resource, .. } => {
+                (stored_resource.encoding.group, stored_resource.encoding.version)
+            }
+            ResourceOrigin::Custom { live, .. } => {
+                let Some(storage) = live.definition.storage_version() else { return true };
+                (live.definition.spec.group.as_str(), storage.name.as_str())
+            }
+        };
+        match stored.api_version.split_once('/') {
+            Some(stored_in) => stored_in == (group, version),
+            None => group.is_empty() && *stored.api_version == *version,
         }
     }
 

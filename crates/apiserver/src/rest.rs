@@ -19,16 +19,21 @@ use std::sync::Arc;
 
 use api::target::ResourceTarget as Asked;
 use api::{KindScope, Status, Verb};
+use bytes::Bytes;
 use edge::{AuthorizedRequest, Request, RequestRecord, Response};
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use store::Key;
+use store::{Key, Revision};
 
 use self::persist::ExecutionTracker;
 use crate::ApiServer;
 use crate::access_control::AuthenticatedCaller;
 use crate::error_status::{StatusContext, status_for_unimplemented};
+use crate::request_body::{self, BufferedRequest};
 use crate::resource::Resource;
+
+/// How often a write is decided again because the definition of its resource changed.
+const DEFINITION_CHANGES_MAX: usize = 16;
 
 /// The request as handlers see it.
 #[derive(Clone, Copy)]
@@ -51,9 +56,71 @@ pub(crate) async fn serve(
     authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
     request: Request,
 ) -> Result<Response, Status> {
-    let executed = ExecutionTracker::default();
+    let request = buffer_if_written(target, request).await?;
+    serve_once(server, resource, target, authorized, &ExecutionTracker::default(), request).await
+}
+
+/// Reads the body of a write. Reads have none.
+async fn buffer_if_written(target: &Asked<'_>, request: Request) -> Result<BufferedRequest, Status> {
+    match target.verb {
+        Verb::Get | Verb::List | Verb::Watch => Ok(request.map(|_| Bytes::new())),
+        _ => request_body::buffer(request).await,
+    }
+}
+
+/// Serves a request for a custom resource. A write that finds its definition changed, or that ends without a commit under
+/// a definition that was not current, is decided again under the current one.
+pub(crate) async fn serve_custom(
+    server: &ApiServer,
+    mut resource: Arc<Resource>,
+    target: &Asked<'_>,
+    authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
+    request: Request,
+) -> Result<Response, Status> {
+    if matches!(target.verb, Verb::Get | Verb::List | Verb::Watch) {
+        return serve(server, &resource, target, authorized, request).await;
+    }
+    let request = request_body::buffer(request).await?;
+    for _ in 0..DEFINITION_CHANGES_MAX {
+        let executed = ExecutionTracker::default();
+        let served = serve_once(server, &resource, target, authorized, &executed, request.clone()).await;
+        if executed.is_executed() {
+            return served;
+        }
+        // Nothing was written: the outcome counts only under the current definition.
+        let is_current = match executed.definition_changed_at() {
+            Revision(0) => server.definitions.catch_up().await,
+            revision => server.definitions.catch_up_to(revision).await,
+        };
+        if !is_current {
+            let behind = "the custom resource definitions have not caught up with storage";
+            return Err(Status::service_unavailable(behind).with_retry_after(1));
+        }
+        let current = server.definitions.snapshot().resource(target.group_version_resource()).cloned();
+        let current = current.ok_or_else(Status::path_not_found)?;
+        let is_same = match (resource.as_custom(), current.as_custom()) {
+            (Some((before, _)), Some((now, _))) => before.decides_like(now),
+            _ => false,
+        };
+        if is_same && !executed.is_definition_changed() {
+            return served;
+        }
+        resource = current;
+    }
+    let busy = "the custom resource definition changed during every attempt to serve the request";
+    Err(Status::service_unavailable(busy).with_retry_after(1))
+}
+
+async fn serve_once(
+    server: &ApiServer,
+    resource: &Arc<Resource>,
+    target: &Asked<'_>,
+    authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
+    executed: &ExecutionTracker,
+    request: BufferedRequest,
+) -> Result<Response, Status> {
     let AuthorizedRequest { caller, record, .. } = authorized;
-    let context = RequestContext { server, resource, target, caller, record, execution: &executed };
+    let context = RequestContext { server, resource, target, caller, record, execution: executed };
     context.check_is_served()?;
     // Large futures are boxed, so that the future of a get stays small.
     let handling: BoxFuture<'_, Result<Response, Status>> = match (target.verb, &*target.subresource) {
@@ -74,7 +141,8 @@ pub(crate) async fn serve(
         (Verb::Delete, _) => Box::pin(delete::delete(context, request)),
         (Verb::DeleteCollection, _) => Box::pin(delete::delete_collection(context, request)),
     };
-    handling.await.map_err(|status| executed.failure_status(status))
+    let response = handling.await.map_err(|status| executed.failure_status(status))?;
+    Ok(with_warnings(response, &executed.take_warnings()))
 }
 
 impl<'a> RequestContext<'a> {
@@ -138,15 +206,15 @@ impl<'a> RequestContext<'a> {
     }
 }
 
-fn header_text<'a>(request: &'a Request, name: &http::HeaderName) -> &'a str {
+fn header_text<'a>(request: &'a BufferedRequest, name: &http::HeaderName) -> &'a str {
     request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn accept_header(request: &Request) -> &str {
+fn accept_header(request: &BufferedRequest) -> &str {
     header_text(request, &ACCEPT)
 }
 
-fn content_type_header(request: &Request) -> &str {
+fn content_type_header(request: &BufferedRequest) -> &str {
     header_text(request, &CONTENT_TYPE)
 }
 

@@ -43,8 +43,9 @@ impl ApiServer {
     ) -> Result<Response, Status> {
         let kind = review.resource.group_version_kind();
         let status_context = StatusContext { resource: target.group_resource(), kind: kind.kind, name: "" };
-        let expected = ExpectedBody { kind, release: self.served_resources.release(), status_context };
-        let mut body = request_body::read_object(request, authorized.record, &expected).await?;
+        let expected = ExpectedBody { kind, release: self.served_resources.release(), custom: None, status_context };
+        let request = request_body::buffer(request).await?;
+        let mut body = request_body::read_object(request, authorized.record, &expected)?;
         let namespace = match review.resource.kind.scope {
             KindScope::Namespaced => &*target.namespace,
             KindScope::Cluster => "",

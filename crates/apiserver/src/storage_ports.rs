@@ -17,6 +17,8 @@ use membership::ports::{FeedProgress, PortFuture};
 use registry::{Registry, ResourceCache, ValueFormat, WatchCache};
 use store::{Key, Store};
 
+use crate::definitions::LiveDefinitions;
+
 pub use cluster_authentication::PublishedClusterAuthentication;
 pub use definitions::StoredDefinitions;
 pub use identity_leases::IdentityLeases;
@@ -65,7 +67,7 @@ pub struct PeeringStorage {
 impl PeeringStorage {
     /// Creates the ports. The registry's cache must hold [`crate::resource_prefixes`] and
     /// [`internal_resource_prefixes`] of `prefix`.
-    pub fn new(registry: &Registry, store: &Arc<dyn Store>, prefix: &str) -> Self {
+    pub fn new(registry: &Registry, store: &Arc<dyn Store>, prefix: &str, live: &LiveDefinitions) -> Self {
         let resource_cache = |part: &str| resource_cache(registry.cache(), &key_prefix(prefix, part));
         Self {
             leases: IdentityLeases { registry: registry.clone(), resource_cache: resource_cache(LEASES_PREFIX) },
@@ -87,9 +89,14 @@ impl PeeringStorage {
             cluster_authentication: PublishedClusterAuthentication {
                 resource_cache: resource_cache(cluster_authentication::CONFIG_MAPS_PREFIX),
             },
-            progress: CacheProgress(registry.clone()),
+            progress: CacheProgress(live.clone()),
         }
     }
+}
+
+/// The cache of the CustomResourceDefinitions.
+pub(crate) fn definitions_cache(cache: &WatchCache, prefix: &str) -> Arc<ResourceCache> {
+    resource_cache(cache, &key_prefix(prefix, definitions::CRDS_PREFIX))
 }
 
 pub(crate) fn storage_versions_prefix(prefix: &str) -> Key {
@@ -104,17 +111,16 @@ fn resource_cache(cache: &WatchCache, key: &Key) -> Arc<ResourceCache> {
     cache.resource_cache(key).expect("the cache was started with the prefixes of the ports").clone()
 }
 
-/// The progress of the watch cache that feeds all ports.
+/// The progress of the watch cache that feeds all ports, and of the definitions that follow it.
 #[derive(Clone, Debug)]
-pub struct CacheProgress(Registry);
+pub struct CacheProgress(LiveDefinitions);
 
 impl FeedProgress for CacheProgress {
     fn catch_up(&self) -> PortFuture<'_, ()> {
         Box::pin(async move {
-            match self.0.catch_up_with_store().await {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(unavailable("the watch cache has not caught up with storage")),
-                Err(error) => Err(unavailable(error)),
+            match self.0.catch_up().await {
+                true => Ok(()),
+                false => Err(unavailable("the watch cache has not caught up with storage")),
             }
         })
     }

@@ -125,6 +125,14 @@ pub struct TableOptions<'a, C = Column> {
     pub now: Time,
 }
 
+impl<'a, C> TableOptions<'a, C> {
+    /// The same options with other columns.
+    pub fn with_columns<D>(self, columns: &'a [D]) -> TableOptions<'a, D> {
+        let Self { columns: _, row_condition, api_version, include_object, column_definitions, now } = self;
+        TableOptions { columns, row_condition, api_version, include_object, column_definitions, now }
+    }
+}
+
 /// Builds a `Table`. `metadata` is that of the list or, for a single object, its resourceVersion.
 pub fn build_table<'o>(
     objects: impl IntoIterator<Item = &'o JsonObject>,

@@ -137,6 +137,11 @@ impl Registry {
         }
     }
 
+    /// Reads a key from the store itself, with the revision as of which it was read.
+    pub async fn read_raw(&self, key: &Key) -> Result<(Option<StoreEntry>, Revision), ReadError> {
+        Ok(self.store.get(key.clone()).await?)
+    }
+
     /// Waits until the cache has every write acknowledged before this call; `false` after [`CATCH_UP_TIMEOUT`].
     pub async fn catch_up_with_store(&self) -> Result<bool, ReadError> {
         let newest = self.store.revision().await?;

@@ -17,6 +17,7 @@ use edge::peer_routing::RouteMismatchPolicy;
 use forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
 use kinds::ServedResources;
 use membership::MembershipConfig;
+use membership::exclusion::SharedResources;
 use membership::metrics::{Metrics, ViewMetrics};
 use membership::participant::{Participant, ParticipantConfig, ParticipantPorts};
 use membership::presence::{PresenceConfig, PresenceScope, PresenceTimings};
@@ -154,6 +155,7 @@ pub(crate) fn start(
     server_config: &Config,
     advertised: SocketAddr,
     ports: PeeringStorage,
+    shared: watch::Receiver<SharedResources>,
     registry: &prometheus::Registry,
     tasks: &Tasks,
 ) -> anyhow::Result<Option<StartedPeers>> {
@@ -180,9 +182,8 @@ pub(crate) fn start(
         definitions: Arc::new(ports.definitions),
         fetch: forwarder.clone().map(|forwarder| Arc::new(PeerFetch::new(forwarder)) as _),
     };
-    // Constant: this server serves no custom resources.
+    // Constant: custom resources are shared, and in no server's own document.
     let local = watch::Sender::new(local_discovery_groups(served_resources)).subscribe();
-    let shared = watch::Sender::default().subscribe();
     let participant = Participant::start(participant_config, &ports, local, shared, &metrics, tasks);
     let cluster = participant.cluster();
     if let Some(forwarder) = &forwarder {

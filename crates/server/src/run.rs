@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::access_control::{AccessRules, RbacAccessControl};
+use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
 use apiserver::{ApiServer, bootstrap};
@@ -62,8 +63,9 @@ impl Server {
         let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
         let core =
             ServerCore::start(&config, address, rules.clone(), prepared.write_barrier(), &store, &tasks, &streams_end);
-        let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix);
-        let mut cluster = peers::start(&config, address, ports.clone(), &metrics, &tasks)?;
+        let live = core.server.definitions();
+        let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live);
+        let mut cluster = peers::start(&config, address, ports.clone(), live.shared(), &metrics, &tasks)?;
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
@@ -208,9 +210,12 @@ impl ServerCore {
         let registry = Registry::new(store.clone(), cache.clone(), barrier);
         let local = config.apiserver_config(address);
         let index = rules.index.clone();
-        let server =
+        let (server, definitions) =
             ApiServer::new(registry.clone(), served_resources, &config.prefix, &local, rules, streams_end.clone());
         let server = Arc::new(server);
+        tasks.spawn("definitions", |stop| definitions.run(stop));
+        let definition_controller = DefinitionController::new(server.clone(), &config.prefix);
+        tasks.spawn("definition-controller", |stop| definition_controller.run(stop));
         let (feed, aggregation) = RbacIndexUpdater::new(&server, index);
         let known = feed.progress();
         tasks.spawn("rbac", |stop| feed.run(stop));

@@ -3,7 +3,7 @@
 use api::json::JsonObject;
 use api::time::Time;
 use api::{GroupResource, GroupVersionKind, Status};
-use edge::{Request, Response};
+use edge::Response;
 use http::StatusCode;
 use kinds::pod::binding;
 use object::StoredObject;
@@ -11,6 +11,7 @@ use object::unstructured::text;
 use registry::WriteDecision;
 use serde_json::Value;
 
+use super::BufferedRequest;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
 use crate::request_body::{self, ExpectedBody};
@@ -21,17 +22,18 @@ use crate::{error_status, json_response, object_codec};
 const BINDING_RESOURCE: GroupResource<&str> = GroupResource { group: "", resource: "pods/binding" };
 const BINDING_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "", version: "v1", kind: "Binding" };
 
-pub(super) async fn create_binding(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn create_binding(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;
     let name = &*context.target.name;
     let options = WriteOptions::from_request(&request)?;
     let expected = ExpectedBody {
         kind: BINDING_KIND,
         release: context.server.served_resources.release(),
+        custom: None,
         status_context: context.status_context(name),
     };
     let CheckedObject { object: binding_object, warnings } =
-        request_body::read_object(request, context.record, &expected).await?;
+        request_body::read_object(request, context.record, &expected)?;
     let name_in_body = binding_object.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
     if name_in_body != Some(name) {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));

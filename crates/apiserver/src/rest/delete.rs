@@ -1,7 +1,7 @@
 //! Delete and deletecollection: removes an object, or marks it as terminating if it has finalizers or a grace period.
 
 use api::Status;
-use edge::{Request, Response};
+use edge::Response;
 use http::StatusCode;
 use object::delete::{self, DeleteOptions, DeleteOutcome};
 use object::{Rejection, StoredObject};
@@ -9,14 +9,15 @@ use registry::read::ReadConsistency;
 use registry::{CachedValue, ListSelection, WriteDecision, WriteOutcome};
 use store::Key;
 
+use super::BufferedRequest;
 use super::object_selector::ObjectSelector;
 use super::{RequestContext, current_time};
 use crate::request_options::{ListOptions, ReadVerb};
 use crate::{error_status, json_response, object_codec, request_body};
 
-pub(super) async fn delete(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn delete(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;
-    let options = delete_options(context, request).await?;
+    let options = delete_options(context, request)?;
     let name = &*context.target.name;
     match delete_object(context, context.object_key(name), name, &options).await? {
         DeletedObject::Removed(deleted) if context.resource.strategy().returns_deleted_object => {
@@ -30,10 +31,13 @@ pub(super) async fn delete(context: RequestContext<'_>, request: Request) -> Res
     }
 }
 
-pub(super) async fn delete_collection(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn delete_collection(
+    context: RequestContext<'_>,
+    request: BufferedRequest,
+) -> Result<Response, Status> {
     context.check_path_names()?;
     let list = ListOptions::parse(request.uri().query().unwrap_or_default(), ReadVerb::List)?;
-    let options = delete_options(context, request).await?;
+    let options = delete_options(context, request)?;
     let object_selector = ObjectSelector::new(list.label_selector, list.field_selector, context.resource)?
         .with_name(&context.target.name);
     let selection = ListSelection {
@@ -117,8 +121,8 @@ pub(super) async fn delete_object(
     })
 }
 
-async fn delete_options(context: RequestContext<'_>, request: Request) -> Result<DeleteOptions, Status> {
+fn delete_options(context: RequestContext<'_>, request: BufferedRequest) -> Result<DeleteOptions, Status> {
     let status_context = context.status_context(&context.target.name);
     let release = context.server.served_resources.release();
-    request_body::read_delete_options(request, context.record, release, status_context).await
+    request_body::read_delete_options(request, context.record, release, status_context)
 }

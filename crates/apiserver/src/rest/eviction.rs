@@ -2,7 +2,7 @@
 
 use api::json::JsonObject;
 use api::{GroupResource, GroupVersionKind, GroupVersionResource, Status};
-use edge::{Request, Response};
+use edge::Response;
 use http::StatusCode;
 use kinds::pod_disruption_budget::{self as disruption_budget, EvictionRefusal};
 use object::delete::DeleteOptions;
@@ -12,6 +12,7 @@ use registry::{CachedValue, ListSelection, WriteDecision};
 use serde_json::Value;
 use store::Key;
 
+use super::BufferedRequest;
 use super::delete::delete_object;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
@@ -26,15 +27,18 @@ const EVICTION_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "policy"
 const DISRUPTION_BUDGETS: GroupVersionResource<&str> =
     GroupVersionResource { group: "policy", version: "v1", resource: "poddisruptionbudgets" };
 
-pub(super) async fn create_eviction(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn create_eviction(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;
     let name = &*context.target.name;
     let write_options = WriteOptions::from_request(&request)?;
     let status_context = context.status_context(name);
-    let expected =
-        ExpectedBody { kind: EVICTION_KIND, release: context.server.served_resources.release(), status_context };
-    let CheckedObject { object: eviction, warnings } =
-        request_body::read_object(request, context.record, &expected).await?;
+    let expected = ExpectedBody {
+        kind: EVICTION_KIND,
+        release: context.server.served_resources.release(),
+        custom: None,
+        status_context,
+    };
+    let CheckedObject { object: eviction, warnings } = request_body::read_object(request, context.record, &expected)?;
     let name_in_body = eviction.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
     if name_in_body.is_some_and(|name_in_body| !name_in_body.is_empty() && name_in_body != name) {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));

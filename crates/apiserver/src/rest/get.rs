@@ -1,32 +1,30 @@
 //! Get: a cache lookup that responds with the cached bytes where possible.
 
 use api::Status;
-use edge::{Request, Response};
+use edge::Response;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
 use registry::CachedValue;
 use registry::read::ReadConsistency;
 
+use super::BufferedRequest;
 use super::{RequestContext, accept_header};
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb};
 use crate::{error_status, json_response};
 
-pub(super) async fn get(context: RequestContext<'_>, request: &Request) -> Result<Response, Status> {
+pub(super) async fn get(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
     let representation =
         ObjectRepresentation::negotiate(accept_header(request), request.uri().query().unwrap_or_default())?;
-    respond_with_object(context, request, |stored| {
-        json_response(representation.encode_object(stored, context.resource, ColumnDefinitions::Included))
-    })
-    .await
+    let stored = find_object(context, request).await?;
+    Ok(json_response(representation.encode_object(&stored, context.resource, ColumnDefinitions::Included)))
 }
 
-/// Reads the object of the path and responds with `to_response`.
-pub(super) async fn respond_with_object(
+/// Reads the object of the path.
+pub(super) async fn find_object(
     context: RequestContext<'_>,
-    request: &Request,
-    to_response: impl FnOnce(&StoredObject) -> Response,
-) -> Result<Response, Status> {
+    request: &BufferedRequest,
+) -> Result<StoredObject, Status> {
     context.check_path_names()?;
     let consistency = match request.uri().query() {
         None => ReadConsistency::Latest,
@@ -45,7 +43,7 @@ pub(super) async fn respond_with_object(
         .await
         .map_err(error_status::status_for_read_error)?;
     match found.as_deref().map(|cached| &cached.value) {
-        Some(CachedValue::Object(stored)) => Ok(to_response(stored)),
+        Some(CachedValue::Object(stored)) => Ok(stored.clone()),
         Some(CachedValue::Raw(_) | CachedValue::Undecodable(_)) | None => {
             Err(Status::not_found(context.target.group_resource(), name))
         }

@@ -3,18 +3,19 @@
 use api::Status;
 use api::metadata::ListMeta;
 use bytes::Bytes;
-use edge::{Body, Request, Response};
+use edge::{Body, Response};
 use registry::read::ReadConsistency;
 use registry::{CachedValue, ListPage, ListSelection, ReadError};
 use store::Key;
 
+use super::BufferedRequest;
 use super::object_selector::ObjectSelector;
 use super::{RequestContext, accept_header};
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ContinueToken, ListOptions, ReadVerb};
 use crate::{error_status, json_response, object_codec};
 
-pub(super) async fn list(context: RequestContext<'_>, request: &Request) -> Result<Response, Status> {
+pub(super) async fn list(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
     let query = request.uri().query().unwrap_or_default();
     let representation = ObjectRepresentation::negotiate(accept_header(request), query)?;
     context.check_path_names()?;

@@ -1,9 +1,10 @@
 //! Selects the objects of a list, watch or deletecollection.
 
+use std::sync::Arc;
+
 use api::Status;
 use api::selector::{FieldSelector, LabelSelector};
 use object::StoredObject;
-use object::selectable_fields::SelectableFields;
 
 use crate::object_codec;
 use crate::resource::Resource;
@@ -13,7 +14,7 @@ use crate::resource::Resource;
 pub(super) struct ObjectSelector {
     label_selector: LabelSelector,
     field_selector: FieldSelector,
-    selectable_fields: &'static SelectableFields,
+    resource: Arc<Resource>,
     /// Selects only the object of this name, unless empty.
     name: String,
     /// True if the field selector uses only name and namespace, so that objects need not be decoded.
@@ -22,15 +23,18 @@ pub(super) struct ObjectSelector {
 
 impl ObjectSelector {
     /// Rejects field selectors that the kind does not support.
-    pub(super) fn new(labels: LabelSelector, fields: FieldSelector, resource: &Resource) -> Result<Self, Status> {
-        let selectable_fields = resource.selectable_fields();
-        selectable_fields.check_selector(&fields).map_err(|rejection| Status::bad_request(rejection.to_string()))?;
+    pub(super) fn new(labels: LabelSelector, fields: FieldSelector, resource: &Arc<Resource>) -> Result<Self, Status> {
+        let checked = match resource.as_custom() {
+            Some((_, version)) => version.selectable_fields().check_selector(&fields),
+            None => resource.strategy().selectable_fields.check_selector(&fields),
+        };
+        checked.map_err(|rejection| Status::bad_request(rejection.to_string()))?;
         let is_name_field = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
         let is_by_name = fields.terms().iter().all(|term| is_name_field(&term.field));
         Ok(Self {
             label_selector: labels,
             field_selector: fields,
-            selectable_fields,
+            resource: resource.clone(),
             name: String::new(),
             needs_only_name_fields: is_by_name,
         })
@@ -56,7 +60,15 @@ impl ObjectSelector {
             return true;
         }
         if !self.needs_only_name_fields {
-            return self.selectable_fields.matches(&self.field_selector, &object_codec::decode_stored(stored));
+            return match self.resource.as_custom() {
+                Some((_, version)) => {
+                    version.selectable_fields().matches(&self.field_selector, &self.resource.to_served(stored))
+                }
+                None => {
+                    let selectable_fields = self.resource.strategy().selectable_fields;
+                    selectable_fields.matches(&self.field_selector, &object_codec::decode_stored(stored))
+                }
+            };
         }
         self.field_selector.matches(|name| match name {
             "metadata.name" => Some(&*stored.name),

@@ -2,28 +2,30 @@
 
 use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
-use edge::{Request, Response};
+use edge::Response;
 use object::Rejection;
 use object::decode::{self, Decoded};
 use object::patch::{self, JsonPatch, MergePatch, StrategicPatch};
 use schema::SchemaCursor;
 use serde_json::Value;
 
+use super::BufferedRequest;
 use super::write::with_warnings;
 use super::{RequestContext, content_type_header};
 use crate::built_in_types::{self, CheckedObject, FieldValidation, TypeCheckFailure};
-use crate::request_body;
 use crate::request_options::WriteOptions;
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 const ACCEPTED_MEDIA_TYPES: [&str; 3] = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH];
+/// A strategic merge patch needs the types of a built-in kind.
+const ACCEPTED_FOR_CUSTOM_RESOURCES: [&str; 2] = [JSON_PATCH, MERGE_PATCH];
 
-pub(super) async fn patch(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;
     let options = WriteOptions::from_request(&request)?;
-    let patch_request = PatchRequest::from_request(context, request).await?;
+    let patch_request = PatchRequest::from_request(context, request)?;
     let kind = context.resource.group_version_kind();
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
@@ -46,13 +48,17 @@ pub(super) struct PatchRequest {
 }
 
 impl PatchRequest {
-    pub(super) async fn from_request(context: RequestContext<'_>, request: Request) -> Result<Self, Status> {
+    pub(super) fn from_request(context: RequestContext<'_>, request: BufferedRequest) -> Result<Self, Status> {
         let media_type = content_type_header(&request).split(';').next().unwrap_or_default().trim().to_owned();
-        if !ACCEPTED_MEDIA_TYPES.contains(&&*media_type) {
-            return Err(Status::unsupported_media_type(&ACCEPTED_MEDIA_TYPES));
+        let accepted: &[&str] = match context.resource.as_custom() {
+            Some(_) => &ACCEPTED_FOR_CUSTOM_RESOURCES,
+            None => &ACCEPTED_MEDIA_TYPES,
+        };
+        if !accepted.contains(&&*media_type) {
+            return Err(Status::unsupported_media_type(accepted));
         }
         let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
-        let body = request_body::read_bytes(request).await?;
+        let body = request.into_body();
         context.record.set_request_object(|| body.to_vec());
         let parsed = ParsedPatch::parse(&media_type, &body);
         let Decoded { value: patch, duplicate_fields } =
@@ -74,8 +80,13 @@ impl PatchRequest {
         let reject = |rejection| context.rejection_status(rejection, &context.target.name);
         let value = patched.map_err(reject)?;
         let decoded = Decoded { value, duplicate_fields: self.duplicate_fields.clone() };
-        built_in_types::check_body_types(decoded, context.server.served_resources.release(), kind, self.validation)
-            .map_err(|TypeCheckFailure { object, reason }| reject(patch::invalid_result(&object.into(), reason)))
+        let checked = if context.resource.as_custom().is_some() && kind == context.resource.group_version_kind() {
+            built_in_types::check_custom_body(decoded, context.resource, self.validation)
+        } else {
+            let release = context.server.served_resources.release();
+            built_in_types::check_body_types(decoded, release, kind, self.validation)
+        };
+        checked.map_err(|TypeCheckFailure { object, reason }| reject(patch::invalid_result(&object.into(), reason)))
     }
 }
 

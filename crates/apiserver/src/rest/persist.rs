@@ -1,19 +1,26 @@
 //! The only path by which handlers write to storage. It records whether the request has written anything: after a
 //! write, a failure of the same request must carry no retry hints.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use api::Status;
 use object::StoredObject;
+use parking_lot::Mutex;
 use registry::{WriteConditions, WriteDecision, WriteError, WriteOutcome};
-use store::{Compare, Key};
+use store::{Compare, Key, Revision};
 
 use super::RequestContext;
 use crate::resource::Resource;
 
-/// Whether a request has written to storage, or may have. One value per request, shared by all its steps.
+/// Whether a request has written to storage, or may have, and what it found on the way. One value per request, shared by
+/// all its steps.
 #[derive(Debug, Default)]
-pub(super) struct ExecutionTracker(AtomicBool);
+pub(super) struct ExecutionTracker {
+    is_executed: AtomicBool,
+    /// The revision of the store at which the definition of the resource was found changed; 0 if it was not.
+    definition_changed_at: AtomicU64,
+    warnings: Mutex<Vec<String>>,
+}
 
 impl ExecutionTracker {
     fn record_outcome<E>(&self, written: &Result<WriteOutcome, WriteError<E>>) {
@@ -31,14 +38,37 @@ impl ExecutionTracker {
             ) => false,
         };
         if is_executed {
-            self.0.store(true, Ordering::Relaxed);
+            self.is_executed.store(true, Ordering::Relaxed);
         }
+    }
+
+    pub(super) fn is_executed(&self) -> bool {
+        self.is_executed.load(Ordering::Relaxed)
+    }
+
+    /// True if a write failed because the definition of its resource changed in the meantime.
+    pub(super) fn is_definition_changed(&self) -> bool {
+        self.definition_changed_at() != Revision(0)
+    }
+
+    /// The revision that the definitions must reach before the request is tried again; 0 if none changed.
+    pub(super) fn definition_changed_at(&self) -> Revision {
+        Revision(self.definition_changed_at.load(Ordering::Relaxed))
+    }
+
+    /// Replaces the warnings of an earlier attempt.
+    pub(super) fn set_warnings(&self, warnings: Vec<String>) {
+        *self.warnings.lock() = warnings;
+    }
+
+    pub(super) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock())
     }
 
     /// The final Status of a failed request. After a write it carries no hints that make the client or a forwarding
     /// server retry the request.
     pub(super) fn failure_status(&self, status: Status) -> Status {
-        if self.0.load(Ordering::Relaxed) { status.without_retry_hints() } else { status }
+        if self.is_executed() { status.without_retry_hints() } else { status }
     }
 }
 
@@ -51,9 +81,16 @@ impl RequestContext<'_> {
         conditions: &[Compare],
         decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
     ) -> Result<WriteOutcome, WriteError<Status>> {
-        let conditions = WriteConditions::unchanged(conditions);
         let registry = &self.server.registry;
+        let fence = resource.as_custom().map(|(live, _)| &live.fence);
+        let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().collect();
+        let conditions = WriteConditions::unchanged(&compares);
         let written = registry.write_if(resource.storage_name(), &resource.cache, key, conditions, decide).await;
+        if let (Err(WriteError::ConditionChanged { key, as_of }), Some(fence)) = (&written, fence)
+            && *key == fence.key
+        {
+            self.execution.definition_changed_at.store(as_of.0, Ordering::Relaxed);
+        }
         self.execution.record_outcome(&written);
         written
     }

@@ -2,10 +2,11 @@
 
 use access::tokens::TokenRequest;
 use api::{GroupVersionKind, Status};
-use edge::{Request, Response};
+use edge::Response;
 use http::StatusCode;
 use jiff::Timestamp;
 
+use super::BufferedRequest;
 use super::{RequestContext, with_warnings};
 use crate::json_response;
 use crate::request_body::{self, ExpectedBody};
@@ -14,14 +15,18 @@ use crate::request_options::WriteOptions;
 const TOKEN_REQUEST_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "authentication.k8s.io", version: "v1", kind: "TokenRequest" };
 
-pub(super) async fn create_token(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn create_token(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;
     WriteOptions::from_request(&request)?;
     let server = context.server;
     let status_context = context.status_context(&context.target.name);
-    let expected =
-        ExpectedBody { kind: TOKEN_REQUEST_KIND, release: server.served_resources.release(), status_context };
-    let body = request_body::read_object(request, context.record, &expected).await?;
+    let expected = ExpectedBody {
+        kind: TOKEN_REQUEST_KIND,
+        release: server.served_resources.release(),
+        custom: None,
+        status_context,
+    };
+    let body = request_body::read_object(request, context.record, &expected)?;
     // The account may have just been created through another server.
     server.bound_objects.catch_up().await;
     let mut random = [0; 16];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::Status;
 use bytes::Bytes;
-use edge::{Body, Request, Response};
+use edge::{Body, Response};
 use object::StoredObject;
 use object::table::ColumnDefinitions;
 use registry::read::{CATCH_UP_TIMEOUT, ReadConsistency};
@@ -15,6 +15,7 @@ use store::{Key, Revision};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::BufferedRequest;
 use super::object_selector::ObjectSelector;
 use super::{RequestContext, accept_header};
 use crate::representation::ObjectRepresentation;
@@ -28,7 +29,7 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// overflowing the clock.
 const WATCH_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
-pub(super) async fn watch(context: RequestContext<'_>, request: &Request) -> Result<Response, Status> {
+pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
     let query = request.uri().query().unwrap_or_default();
     let representation = ObjectRepresentation::negotiate_stream(accept_header(request), query)?;
     context.check_path_names()?;
@@ -272,7 +273,7 @@ impl WatchStream {
         // Unfiltered watches of the stored version share the encoded frame.
         if self.representation == ObjectRepresentation::Full
             && self.object_selector.selects_all()
-            && object_codec::is_stored_in_version(&object, resource)
+            && resource.is_stored_form(&object)
         {
             return Some(change.get_or_encode_frame(|| {
                 object_codec::encode_watch_event(kind, &object_codec::encode_served(&object, resource))

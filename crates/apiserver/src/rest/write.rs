@@ -4,7 +4,7 @@ use access::Attributes;
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, Verb};
 use bytes::Bytes;
-use edge::{Request, Response};
+use edge::Response;
 use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
 use kinds::types_of;
@@ -18,6 +18,7 @@ use registry::{WriteDecision, WriteError, WriteOutcome};
 use schema::SchemaCursor;
 use store::Compare;
 
+use super::BufferedRequest;
 use super::{RequestContext, current_time};
 use crate::admission::{NamespaceFreshness, ObjectWrite};
 use crate::built_in_types::{self, CheckedObject};
@@ -30,12 +31,13 @@ use crate::{error_status, json_response};
 /// conflict, or rereads a namespace that changed concurrently.
 const CREATE_ATTEMPTS_MAX: usize = 8;
 
-pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn create(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     let options = WriteOptions::from_request(&request)?;
-    let CheckedObject { mut object, mut warnings } = decode_body(context, request).await?;
+    let CheckedObject { mut object, mut warnings } = decode_body(context, request)?;
     decode::ensure_namespace_matches(&mut object, context.namespace())
         .map_err(|rejection| context.rejection_status(rejection, ""))?;
     warnings.extend(context.warnings(None, &object));
+    context.reject_terminating_definition(metadata_string(&object, "name"))?;
     let mut namespace_condition = context.require_active_namespace(NamespaceFreshness::Cached).await?;
     let is_generated =
         metadata_string(&object, "name").is_empty() && !metadata_string(&object, "generateName").is_empty();
@@ -61,10 +63,10 @@ pub(super) async fn create(context: RequestContext<'_>, request: Request) -> Res
     Err(Status::generate_name_conflict(context.target.group_resource(), metadata_string(&object, "generateName"), 1))
 }
 
-pub(super) async fn update(context: RequestContext<'_>, request: Request) -> Result<Response, Status> {
+pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;
     let options = WriteOptions::from_request(&request)?;
-    let CheckedObject { mut object, warnings } = decode_body(context, request).await?;
+    let CheckedObject { mut object, warnings } = decode_body(context, request)?;
     let name = &*context.target.name;
     decode::ensure_namespace_matches(&mut object, context.namespace())
         .map_err(|rejection| context.rejection_status(rejection, name))?;
@@ -161,7 +163,10 @@ impl RequestContext<'_> {
                     self.authorize_create()?;
                     WriteDecision::Put { value, ttl: self.resource.rules().ttl }
                 }
-                Some(old) => self.prepare_next_state(old, new, options)?,
+                Some(old) => {
+                    let is_outdated = current.is_some_and(|stored| !self.resource.is_stored_in_current_version(stored));
+                    self.prepare_next_state(old, new, is_outdated, options)?
+                }
             };
             stored_before = current.cloned();
             if options.is_dry_run {
@@ -216,17 +221,21 @@ impl RequestContext<'_> {
             Ok(WriteOutcome::Unchanged | WriteOutcome::Deleted(_)) => {
                 Ok(StoredObject::from_storage(&value, 0).expect("the value was just encoded"))
             }
-            Err(WriteError::ConditionChanged { .. }) => Err(CreateError::NamespaceChanged),
+            Err(WriteError::ConditionChanged { .. }) if !self.execution.is_definition_changed() => {
+                Err(CreateError::NamespaceChanged)
+            }
             Err(WriteError::Refused(_)) => Err(CreateError::NameTaken { name }),
             Err(error) => Err(CreateError::Rejected(error_status::status_for_write_error(error))),
         }
     }
 
-    /// Prepares and validates an update from `old` to `new`. The decision is to store, to delete, or to keep `old`.
+    /// Prepares and validates an update from `old` to `new`. The decision is to store, to delete, or to keep `old`. An
+    /// object that is stored in an outdated version is stored again even if nothing changes, which migration relies on.
     fn prepare_next_state(
         self,
         old: &JsonObject,
         mut new: JsonObject,
+        is_outdated: bool,
         options: &WriteOptions,
     ) -> Result<WriteDecision, Status> {
         let name = &*self.target.name;
@@ -264,7 +273,7 @@ impl RequestContext<'_> {
         if (strategy.is_removed_by_update)(old, &new) {
             return Ok(WriteDecision::Delete);
         }
-        if metadata::is_no_op(old, &new) {
+        if metadata::is_no_op(old, &new) && !is_outdated {
             return Ok(WriteDecision::Keep);
         }
         Ok(WriteDecision::Put { value: object_codec::encode_for_storage(new, resource), ttl: rules.ttl })
@@ -276,7 +285,27 @@ impl RequestContext<'_> {
         let mut errors = validate::validate_metadata_update(old, new, resource.rules());
         errors.extend(built_in_types::validate_new_values(resource.strategy(), Some(old), new));
         errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, &self.target.subresource));
+        errors.extend(self.validate_custom(new, Some(old)));
         errors
+    }
+
+    /// Validates an object of a custom resource by its schema and rules.
+    fn validate_custom(self, new: &JsonObject, old: Option<&JsonObject>) -> Vec<FieldError> {
+        let Some((live, version)) = self.resource.as_custom() else { return Vec::new() };
+        let verdict = live.validate(version, new, old, &self.target.subresource);
+        self.execution.set_warnings(verdict.warnings);
+        verdict.errors
+    }
+
+    /// Forbids to create an object while the definition of its resource is being deleted.
+    fn reject_terminating_definition(self, name: &str) -> Result<(), Status> {
+        match self.resource.as_custom() {
+            Some((live, _)) if live.definition.is_terminating() => {
+                let message = "create not allowed while custom resource definition is terminating";
+                Err(Status::forbidden(self.target.group_resource(), name, message))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn prepare_new_object(self, mut object: JsonObject, options: &WriteOptions) -> Result<Bytes, Status> {
@@ -379,17 +408,19 @@ fn prepare_for_create(
     let mut errors = validate::validate_metadata(object, rules);
     errors.extend((strategy.validate_new)(&context.server.feature_gates, object));
     errors.extend(built_in_types::validate_new_values(strategy, None, object));
+    errors.extend(context.validate_custom(object, None));
     Rejection::ensure_no_errors(errors)
 }
 
 /// Reads the request body as an object of the requested kind.
-async fn decode_body(context: RequestContext<'_>, request: Request) -> Result<CheckedObject, Status> {
+fn decode_body(context: RequestContext<'_>, request: BufferedRequest) -> Result<CheckedObject, Status> {
     let expected = ExpectedBody {
         kind: context.resource.group_version_kind(),
         release: context.server.served_resources.release(),
+        custom: context.resource.as_custom().is_some().then_some(&**context.resource),
         status_context: context.status_context(""),
     };
-    request_body::read_object(request, context.record, &expected).await
+    request_body::read_object(request, context.record, &expected)
 }
 
 /// A random (version 4) UUID.

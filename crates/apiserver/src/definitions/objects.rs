@@ -1,0 +1,146 @@
+//! Objects of custom resources: from request and storage to the object that handlers see, and back.
+
+use std::sync::Arc;
+
+use api::FieldError;
+use api::json::JsonObject;
+use apiextensions::rules::unchecked_rules_error;
+use apiextensions::{CustomResourceVersion, Rules};
+use kinds::types_of;
+use object::{KindRules, validate};
+use schema::structural::{DecodeError, MetadataType, StructuralSchema};
+use serde_json::Value;
+
+use super::LiveDefinition;
+
+/// The definition of object metadata in OpenAPI documents.
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// The schema of a version, compiled when the first object needs it.
+#[derive(Debug)]
+pub(super) struct CompiledVersion {
+    schema: Arc<StructuralSchema>,
+    rules: Rules,
+}
+
+/// The outcome of validating a custom object.
+#[derive(Debug, Default)]
+pub(crate) struct CustomVerdict {
+    pub(crate) errors: Vec<FieldError>,
+    /// Failed rules of parts that the write does not change.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl LiveDefinition {
+    /// Makes an object of a request body: pruned and defaulted by the schema of its version. Returns the paths of unknown
+    /// fields.
+    pub(crate) fn decode_request(
+        &self,
+        object: &mut JsonObject,
+        version: &CustomResourceVersion,
+    ) -> Result<Vec<String>, DecodeError> {
+        match self.compiled(version) {
+            Some(compiled) => compiled.schema.decode_request(object, self.object_meta()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Brings a stored object to a version: pruned and defaulted by the schema of its own version, then converted and
+    /// pruned by the schema of the target.
+    pub(crate) fn to_served(&self, object: &mut JsonObject, target: &CustomResourceVersion) {
+        let stored_in = self.version(version_of(object));
+        if let Some(compiled) = stored_in.and_then(|version| self.compiled(version))
+            && let Err(error) = compiled.schema.decode_stored(object, self.object_meta())
+        {
+            tracing::warn!(definition = self.definition.metadata.name, %error, "stored object has malformed metadata");
+        }
+        self.convert(object, target);
+    }
+
+    /// Brings an object of a version to the storage version, pruned by its schema.
+    pub(crate) fn to_stored(&self, object: &mut JsonObject, version: &CustomResourceVersion) {
+        let storage = self.definition.storage_version().and_then(|storage| self.version(&storage.name));
+        self.convert(object, storage.unwrap_or(version));
+    }
+
+    fn convert(&self, object: &mut JsonObject, target: &CustomResourceVersion) {
+        if version_of(object) == target.version().name {
+            return;
+        }
+        object.insert("apiVersion".to_owned(), target.group_version().to_string().into());
+        if let Some(compiled) = self.compiled(target) {
+            compiled.schema.prune(object, false);
+        }
+    }
+
+    /// Validates an object that is created, or updated from `old`; through `status` only the status counts.
+    pub(crate) fn validate(
+        &self,
+        version: &CustomResourceVersion,
+        new: &JsonObject,
+        old: Option<&JsonObject>,
+        subresource: &str,
+    ) -> CustomVerdict {
+        let Some(compiled) = self.compiled(version) else { return CustomVerdict::default() };
+        let schema = &compiled.schema;
+        let release = self.release.minor();
+        let mut errors = match (subresource, old) {
+            ("status", Some(old)) => schema.validate_status(new, old, release),
+            _ => {
+                // Copies: the schema validates values, and handlers hold objects.
+                let (value, old_value) = (Value::Object(new.clone()), old.cloned().map(Value::Object));
+                let mut errors = schema.validate(&value, old_value.as_ref(), release);
+                let validate_metadata = |object: &JsonObject| validate::validate_metadata(object, &EMBEDDED_RULES);
+                errors.extend(schema.validate_embedded(new, self.object_meta(), &validate_metadata));
+                errors
+            }
+        };
+        errors.extend(schema.validate_lists(new, old));
+        if compiled.rules.is_empty() {
+            return CustomVerdict { errors, warnings: Vec::new() };
+        }
+        if let Some(unchecked) = unchecked_rules_error(&errors) {
+            errors.push(unchecked);
+            return CustomVerdict { errors, warnings: Vec::new() };
+        }
+        let outcome = compiled.rules.evaluate(new, old);
+        errors.extend(outcome.errors);
+        CustomVerdict { errors, warnings: outcome.warnings }
+    }
+
+    /// The compiled schema of a version; `None` if the version has no schema, or one that cannot be compiled.
+    fn compiled(&self, version: &CustomResourceVersion) -> Option<&CompiledVersion> {
+        let position = self.versions.iter().position(|known| std::ptr::eq(known, version))?;
+        self.compiled[position].get_or_init(|| self.compile(version)).as_ref()
+    }
+
+    fn compile(&self, version: &CustomResourceVersion) -> Option<CompiledVersion> {
+        let schema = version.version().schema.open_api_v3_schema.as_ref()?;
+        match StructuralSchema::from_json(schema) {
+            Ok(mut schema) => {
+                schema.prune_defaults(self.object_meta());
+                let schema = Arc::new(schema);
+                let rules = Rules::new(schema.clone(), k8s_cel::Release(self.release.minor()));
+                Some(CompiledVersion { schema, rules })
+            }
+            Err(error) => {
+                let (definition, version) = (&self.definition.metadata.name, &version.version().name);
+                tracing::error!(definition, version, %error, "schema cannot be compiled; objects are not validated");
+                None
+            }
+        }
+    }
+
+    fn object_meta(&self) -> MetadataType<'static> {
+        types_of(self.release).for_definition(OBJECT_META).expect("every release has object metadata")
+    }
+}
+
+/// Metadata of embedded resources need not have a namespace.
+const EMBEDDED_RULES: KindRules = KindRules { scope: api::KindScope::Cluster, ..KindRules::NAMESPACED };
+
+/// The version in `apiVersion`, without the group.
+fn version_of(object: &JsonObject) -> &str {
+    let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    api_version.rsplit('/').next().unwrap_or_default()
+}
