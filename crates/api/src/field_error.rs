@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::json::to_go_json;
-use crate::quote::Quoted;
+use crate::quote::{GoFloat, Quoted};
 
 /// A validation error of one field. Displays as `<field>: <body>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +165,9 @@ impl FieldError {
             body.push_str(": ");
             match value {
                 Value::String(text) => body.push_str(&Quoted(text).to_string()),
+                Value::Number(number) if number.as_i64().is_none() => {
+                    body.push_str(&GoFloat(number.as_f64().unwrap_or_default()).to_string());
+                }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
                     body.push_str(&String::from_utf8_lossy(&to_go_json(value)));
                 }
@@ -216,6 +219,7 @@ mod tests {
             FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0"),
             FieldError::invalid("spec.selector", json!({"a": ["<"]}), ""),
             FieldError::invalid("spec", Value::Null, "x"),
+            FieldError::invalid("spec.ratio", 1e-7, "x"),
             FieldError::required("metadata.name", "name or generateName is required"),
             FieldError::required("spec.a", ""),
             FieldError::duplicate("status.storageVersions[1].apiServerID", "a"),
@@ -235,6 +239,7 @@ mod tests {
             FieldValueInvalid | spec.replicas: Invalid value: -1: must be greater than or equal to 0
             FieldValueInvalid | spec.selector: Invalid value: {"a":["\u003c"]}
             FieldValueInvalid | spec: Invalid value: null: x
+            FieldValueInvalid | spec.ratio: Invalid value: 1e-07: x
             FieldValueRequired | metadata.name: Required value: name or generateName is required
             FieldValueRequired | spec.a: Required value
             FieldValueDuplicate | status.storageVersions[1].apiServerID: Duplicate value: "a"

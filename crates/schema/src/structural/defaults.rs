@@ -4,7 +4,7 @@ use api::json::JsonObject;
 use serde_json::Value;
 
 use super::node::{Keyword, SchemaNode};
-use super::prune;
+use super::prune::{self, is_meta_field};
 use super::{MetadataType, embedded};
 
 /// Adds the defaults of fields that are missing, or null without being nullable. Items of lists and values of maps get
@@ -80,7 +80,8 @@ pub(super) fn prune_defaults(root: &mut SchemaNode, metadata: MetadataType<'_>) 
 }
 
 fn collect(node: &SchemaNode, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
-    if node.default().is_some_and(|default| default.is_object() || default.is_array()) {
+    let is_below_metadata = path.iter().any(|step| matches!(step, Step::Field(name) if is_meta_field(name)));
+    if node.default().is_some_and(|default| is_below_metadata || default.is_object() || default.is_array()) {
         found.push(path.clone());
     }
     let mut below = |step, node: &SchemaNode| {

@@ -1,3 +1,4 @@
 //! Tests of structural schemas.
 
 mod model;
+mod replay;
