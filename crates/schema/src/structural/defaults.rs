@@ -133,15 +133,12 @@ fn at_mut<'s>(root: &'s mut SchemaNode, path: &[Step]) -> Option<&'s mut SchemaN
             let found = node.properties.binary_search_by(|property| property.name.cmp(name)).ok()?;
             Some(&mut node.properties[found].schema)
         }
-        Step::Item => node.keywords.iter_mut().find_map(|keyword| match keyword {
-            Keyword::Items(schema) => Some(&mut **schema),
-            #[allow(clippy::wildcard_enum_match_arm)]
-            _ => None,
-        }),
-        Step::Additional => node.keywords.iter_mut().find_map(|keyword| match keyword {
-            Keyword::AdditionalSchema(schema) => Some(&mut **schema),
-            #[allow(clippy::wildcard_enum_match_arm)]
-            _ => None,
+        Step::Item => node
+            .keywords
+            .iter_mut()
+            .find_map(|keyword| if let Keyword::Items(schema) = keyword { Some(&mut **schema) } else { None }),
+        Step::Additional => node.keywords.iter_mut().find_map(|keyword| {
+            if let Keyword::AdditionalSchema(schema) = keyword { Some(&mut **schema) } else { None }
         }),
     })
 }

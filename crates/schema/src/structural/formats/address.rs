@@ -99,13 +99,13 @@ fn group_count(text: &str, may_end_in_ipv4: bool) -> Option<usize> {
     Some(count)
 }
 
-/// 6, 8 or 20 bytes: pairs of digits with colons or dashes between them, or fours with dots.
+/// 6, 8 or 20 bytes: pairs of digits with colons or dashes between them, fours with dots, or digits alone.
 pub(super) fn is_mac(text: &str) -> bool {
     let (separator, width) = match (text.as_bytes().get(2), text.as_bytes().get(4)) {
         (Some(b':'), _) => (':', 2),
         (Some(b'-'), _) => ('-', 2),
         (_, Some(b'.')) => ('.', 4),
-        _ => return false,
+        _ => return matches!(text.len(), 12 | 16 | 40) && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
     };
     let is_group = |group: &str| group.len() == width && group.bytes().all(|byte| byte.is_ascii_hexdigit());
     let groups = text.split(separator);

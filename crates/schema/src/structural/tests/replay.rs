@@ -84,15 +84,3 @@ fn with_unknown(object: JsonObject, unknown: Vec<String>) -> Value {
     }
     result.into()
 }
-
-#[test]
-fn zz_big_run() {
-    use std::io::Write as _;
-    let Ok(path) = std::env::var("STRUCT_CASES") else { return };
-    let mut out = std::io::BufWriter::new(std::fs::File::create(format!("{path}.ours")).unwrap());
-    for line in std::fs::read_to_string(&path).unwrap().lines() {
-        let case: Value = serde_json::from_str(line).unwrap();
-        out.write_all(&to_go_json(&outcome(&case))).unwrap();
-        out.write_all(b"\n").unwrap();
-    }
-}
