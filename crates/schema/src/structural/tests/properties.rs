@@ -67,7 +67,7 @@ fn any_object() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn pruning_and_defaulting_are_idempotent(schema in any_schema(), object in any_object()) {
