@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::json::to_go_json;
-use crate::quote::Quoted;
+use crate::quote::{GoFloat, Quoted};
 
 /// A validation error of one field. Displays as `<field>: <body>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl FieldError {
             match value {
                 Value::String(text) => body.push_str(&Quoted(text).to_string()),
                 Value::Number(number) if number.as_i64().is_none() => {
-                    body.push_str(&go_float(number.as_f64().unwrap_or_default()));
+                    body.push_str(&GoFloat(number.as_f64().unwrap_or_default()).to_string());
                 }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
                     body.push_str(&String::from_utf8_lossy(&to_go_json(value)));
@@ -207,20 +207,6 @@ impl FieldError {
     }
 }
 
-/// A number like Go's `%v`, which has an exponent outside of 0.0001 to 999999.
-fn go_float(number: f64) -> String {
-    let scientific = format!("{number:e}");
-    let exponent =
-        scientific.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?)));
-    match exponent {
-        Some((digits, exponent)) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => number.to_string(),
-    }
-}
-
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
@@ -246,6 +232,7 @@ mod tests {
             FieldError::invalid("spec.a", 1e10, "x"),
             FieldError::invalid("spec.a", 0.000_025, "x"),
             FieldError::invalid("spec.a", -100_000.5, "x"),
+            FieldError::invalid("spec.ratio", 1e-7, "x"),
             FieldError::required("metadata.name", "name or generateName is required"),
             FieldError::required("spec.a", ""),
             FieldError::duplicate("status.storageVersions[1].apiServerID", "a"),
@@ -271,6 +258,7 @@ mod tests {
             FieldValueInvalid | spec.a: Invalid value: 1e+10: x
             FieldValueInvalid | spec.a: Invalid value: 2.5e-05: x
             FieldValueInvalid | spec.a: Invalid value: -100000.5: x
+            FieldValueInvalid | spec.ratio: Invalid value: 1e-07: x
             FieldValueRequired | metadata.name: Required value: name or generateName is required
             FieldValueRequired | spec.a: Required value
             FieldValueDuplicate | status.storageVersions[1].apiServerID: Duplicate value: "a"

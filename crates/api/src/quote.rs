@@ -47,6 +47,23 @@ impl<S: AsRef<str>> fmt::Display for QuotedList<'_, S> {
     }
 }
 
+/// Displays a floating-point number like Go's `%v`: with an exponent below 1e-4 and from 1e6 on.
+#[derive(Clone, Copy, Debug)]
+pub struct GoFloat(pub f64);
+
+impl fmt::Display for GoFloat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scientific = format!("{:e}", self.0);
+        let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+        let exponent: i32 = exponent.parse().unwrap_or_default();
+        if (-4..6).contains(&exponent) {
+            return write!(f, "{}", self.0);
+        }
+        let sign = if exponent < 0 { '-' } else { '+' };
+        write!(f, "{mantissa}e{sign}{:02}", exponent.abs())
+    }
+}
+
 /// Reports whether Go prints the character unescaped: letters, marks, numbers, punctuation, symbols and the space.
 /// The character is tested behind another one, because `escape_debug` also escapes a leading combining mark.
 pub fn is_printable(character: char) -> bool {
@@ -74,6 +91,14 @@ mod tests {
         ] {
             assert_eq!(Quoted(text).to_string(), quoted, "{text:?}");
         }
+    }
+
+    #[test]
+    fn go_float_matches_go_percent_v() {
+        let numbers = [1e5, 123_456.0, 1e6, 12_345_678.5, 1e21, 0.0001, 0.000_01, 2_147_483_648.0, 0.0, -1.5];
+        let texts: Vec<_> = numbers.iter().map(|number| GoFloat(*number).to_string()).collect();
+        let expected = "100000 123456 1e+06 1.23456785e+07 1e+21 0.0001 1e-05 2.147483648e+09 0 -1.5";
+        assert_eq!(texts.join(" "), expected);
     }
 
     #[test]

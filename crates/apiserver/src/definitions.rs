@@ -91,7 +91,7 @@ pub struct DefinitionFollower {
 
 impl LiveDefinitions {
     /// The value, empty until the follower runs. `crd_cache` holds the CustomResourceDefinitions.
-    pub(crate) fn new(
+    pub fn new(
         registry: &Registry,
         prefix: &str,
         served_resources: &ServedResources,

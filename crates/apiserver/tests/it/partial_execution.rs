@@ -221,7 +221,7 @@ impl FailingServer {
         let registry = Registry::new(faulty.clone(), cache, Arc::new(FailingBarrier(faulty.clone())));
         let git_version = "v1.36.0".to_owned();
         let config = Config { git_version, address: "127.0.0.1".to_owned(), watch_seconds_min: 60, feature_gates };
-        let local = ApiServer::new(
+        let (local, _definitions) = ApiServer::new(
             registry,
             served_resources,
             PREFIX,

@@ -4,7 +4,7 @@ use api::json::JsonObject;
 use serde_json::Value;
 
 use super::node::{Keyword, SchemaNode};
-use super::prune;
+use super::prune::{self, is_meta_field};
 use super::{MetadataType, embedded};
 
 /// Adds the defaults of fields that are missing, or null without being nullable. Items of lists and values of maps get
@@ -80,7 +80,8 @@ pub(super) fn prune_defaults(root: &mut SchemaNode, metadata: MetadataType<'_>) 
 }
 
 fn collect(node: &SchemaNode, path: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
-    if node.default().is_some_and(|default| default.is_object() || default.is_array()) {
+    let is_below_metadata = path.iter().any(|step| matches!(step, Step::Field(name) if is_meta_field(name)));
+    if node.default().is_some_and(|default| is_below_metadata || default.is_object() || default.is_array()) {
         found.push(path.clone());
     }
     let mut below = |step, node: &SchemaNode| {
@@ -132,15 +133,12 @@ fn at_mut<'s>(root: &'s mut SchemaNode, path: &[Step]) -> Option<&'s mut SchemaN
             let found = node.properties.binary_search_by(|property| property.name.cmp(name)).ok()?;
             Some(&mut node.properties[found].schema)
         }
-        Step::Item => node.keywords.iter_mut().find_map(|keyword| match keyword {
-            Keyword::Items(schema) => Some(&mut **schema),
-            #[allow(clippy::wildcard_enum_match_arm)]
-            _ => None,
-        }),
-        Step::Additional => node.keywords.iter_mut().find_map(|keyword| match keyword {
-            Keyword::AdditionalSchema(schema) => Some(&mut **schema),
-            #[allow(clippy::wildcard_enum_match_arm)]
-            _ => None,
+        Step::Item => node
+            .keywords
+            .iter_mut()
+            .find_map(|keyword| if let Keyword::Items(schema) = keyword { Some(&mut **schema) } else { None }),
+        Step::Additional => node.keywords.iter_mut().find_map(|keyword| {
+            if let Keyword::AdditionalSchema(schema) = keyword { Some(&mut **schema) } else { None }
         }),
     })
 }

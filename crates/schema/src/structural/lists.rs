@@ -75,6 +75,8 @@ impl ListWalk {
             let fields: JsonObject = fields.collect();
             let key = match (keys, fields.values().next()) {
                 ([_], Some(value)) => item_key(value),
+                // Differs from every value.
+                ([_], None) => Vec::new(),
                 _ => item_key(&Value::Object(fields.clone())),
             };
             (key, Value::Object(fields))

@@ -24,6 +24,7 @@ pub(super) fn round_trip(metadata: &mut Value, kind: MetadataType<'_>) -> Result
         Value::String(_) => return Err(wrong_type("string")),
         Value::Array(_) => return Err(wrong_type("array")),
     };
+    object.values_mut().for_each(as_integer);
     let unknown = unknown_field_paths(object, kind).map_err(|error| error.to_string())?;
     encode(object, kind);
     Ok(unknown)
@@ -37,6 +38,7 @@ pub(super) fn salvage(metadata: &mut Value, kind: MetadataType<'_>) -> Result<()
             return Ok(());
         }
         Value::Object(object) => {
+            object.values_mut().for_each(as_integer);
             object.retain(|name, value| {
                 let single = Map::from_iter([(name.clone(), value.clone())]);
                 unknown_field_paths(&single, kind).is_ok()
@@ -51,6 +53,19 @@ pub(super) fn salvage(metadata: &mut Value, kind: MetadataType<'_>) -> Result<()
         Value::Array(_) => "[]interface {}",
     };
     Err(format!("invalid metadata: expected object, got {found}"))
+}
+
+/// Writes `2.0` as `2`: Kubernetes decodes metadata from values, which it prints without a fraction of zero.
+fn as_integer(value: &mut Value) {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if let Value::Number(number) = value
+        && let Some(float) = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)
+        && number.is_f64()
+    {
+        #[allow(clippy::cast_possible_truncation)]
+        let integer = float as i64;
+        *value = integer.into();
+    }
 }
 
 fn wrong_type(found: &str) -> String {

@@ -1,3 +1,5 @@
 //! Tests of structural schemas.
 
 mod model;
+mod properties;
+mod replay;

@@ -185,7 +185,9 @@ impl Validator {
         outcome.add(&text, || {
             let shown = allowed.iter().map(|value| match value {
                 Value::String(text) => Cow::from(text),
-                _ => String::from_utf8_lossy(&to_go_json(value)).into_owned().into(),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    String::from_utf8_lossy(&to_go_json(value)).into_owned().into()
+                }
             });
             let shown: Vec<Cow<'_, str>> = shown.collect();
             let names: Vec<_> = shown.iter().map(|name| &**name).collect();

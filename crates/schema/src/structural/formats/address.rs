@@ -4,13 +4,26 @@ use std::net::Ipv6Addr;
 
 use super::{matches, pattern};
 
-/// Labels of letters, digits, symbols and inner dashes; a top-level domain of letters.
+/// One label of letters, digits and symbols, with a dash as its second character at most; or several with dashes inside,
+/// and a top-level domain of letters. Checked by hand, because the repeated Unicode classes of Kubernetes' pattern would
+/// make a large program.
 pub(super) fn is_hostname(text: &str) -> bool {
-    const OUTER: &str = r"[a-zA-Z0-9\p{S}\p{L}]";
-    let labels = pattern!(&format!(
-        r"^({OUTER}((-?[a-zA-Z0-9\p{{S}}\p{{L}}]{{0,62}})?)|({OUTER}(([a-zA-Z0-9-\p{{S}}\p{{L}}]{{0,61}}{OUTER})?)(\.)){{1,}}([a-zA-Z\p{{L}}]){{2,63}})$"
-    ));
-    text.len() <= 255 && text.split('.').all(|label| label.len() <= 63) && matches(labels, text)
+    if text.len() > 255 || text.split('.').any(|label| label.len() > 63) {
+        return false;
+    }
+    let is_outer = |label: &str| matches(pattern!(r"^[a-zA-Z0-9\p{S}\p{L}]+$"), label);
+    match text.rsplit_once('.') {
+        None => match text.char_indices().nth(1) {
+            Some((second, '-')) => is_outer(&format!("{}{}", &text[..second], &text[second + 1..])),
+            Some(_) | None => is_outer(text),
+        },
+        Some((labels, top)) => {
+            let is_label =
+                |label: &str| !label.starts_with('-') && !label.ends_with('-') && is_outer(&label.replace('-', ""));
+            let is_top = matches(pattern!(r"^[a-zA-Z\p{L}]+$"), top) && top.chars().count() >= 2;
+            is_top && labels.split('.').all(is_label)
+        }
+    }
 }
 
 /// An address with a dot; zeros may lead its numbers.
@@ -86,13 +99,13 @@ fn group_count(text: &str, may_end_in_ipv4: bool) -> Option<usize> {
     Some(count)
 }
 
-/// 6, 8 or 20 bytes: pairs of digits with colons or dashes between them, or fours with dots.
+/// 6, 8 or 20 bytes: pairs of digits with colons or dashes between them, fours with dots, or digits alone.
 pub(super) fn is_mac(text: &str) -> bool {
     let (separator, width) = match (text.as_bytes().get(2), text.as_bytes().get(4)) {
         (Some(b':'), _) => (':', 2),
         (Some(b'-'), _) => ('-', 2),
         (_, Some(b'.')) => ('.', 4),
-        _ => return false,
+        _ => return matches!(text.len(), 12 | 16 | 40) && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
     };
     let is_group = |group: &str| group.len() == width && group.bytes().all(|byte| byte.is_ascii_hexdigit());
     let groups = text.split(separator);

@@ -38,7 +38,7 @@ pub(super) fn is_isbn10(text: &str) -> bool {
         && bytes[..9].iter().all(u8::is_ascii_digit)
         && (bytes[9] == b'X' || bytes[9].is_ascii_digit());
     let digit = |byte: u8| if byte == b'X' { 10 } else { u32::from(byte - b'0') };
-    is_well_formed && (1..).zip(bytes).map(|(factor, byte)| factor * digit(*byte)).sum::<u32>() % 11 == 0
+    is_well_formed && (1..).zip(bytes).map(|(factor, byte)| factor * digit(*byte)).sum::<u32>().is_multiple_of(11)
 }
 
 pub(super) fn is_isbn13(text: &str) -> bool {
@@ -60,7 +60,7 @@ pub(super) fn is_credit_card(text: &str) -> bool {
     let doubled = |digit: u32| if digit > 4 { digit * 2 - 9 } else { digit * 2 };
     let values = digits.chars().rev().filter_map(|c| c.to_digit(10)).enumerate();
     let sum: u32 = values.map(|(index, digit)| if index % 2 == 1 { doubled(digit) } else { digit }).sum();
-    matches(issuers, &digits) && sum % 10 == 0
+    matches(issuers, &digits) && sum.is_multiple_of(10)
 }
 
 /// All separators must be there, because Kubernetes checks the length.

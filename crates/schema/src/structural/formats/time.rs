@@ -62,7 +62,7 @@ fn contains_counted_unit(text: &str) -> bool {
         let unit = captures[2].to_lowercase();
         let is_unit =
             |names: &&[&str]| names.contains(&unit.as_str()) || names.last().is_some_and(|last| unit.starts_with(last));
-        found |= UNITS.iter().any(|names| is_unit(names));
+        found |= UNITS.iter().any(is_unit);
     }
     found
 }

@@ -1,6 +1,7 @@
 //! Checks of numbers, with the conversions of Go between integers and floating-point numbers.
 
 use api::FieldError;
+use api::quote::GoFloat;
 use serde_json::{Number, Value};
 
 use super::super::formats;
@@ -103,9 +104,9 @@ impl Validator {
                 let float = number.as_f64();
                 let quotient = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
                 if factor <= 0.0 {
-                    self.not_positive(outcome, factor.into(), &go_float(factor));
+                    self.not_positive(outcome, factor.into(), &GoFloat(factor).to_string());
                 } else if !is_json_integer(quotient) {
-                    self.invalid(outcome, float, &format!("should be a multiple of {}", go_float(factor)));
+                    self.invalid(outcome, float, &format!("should be a multiple of {}", GoFloat(factor)));
                 }
             }
         }
@@ -140,7 +141,7 @@ impl Validator {
             Num::Int(_) | Num::Float(_) => {
                 let float = number.as_f64();
                 if is_broken(float.partial_cmp(&bound)) {
-                    self.invalid(outcome, float, &format!("should be {relation} {}", go_float(bound)));
+                    self.invalid(outcome, float, &format!("should be {relation} {}", GoFloat(bound)));
                 }
             }
         }
@@ -206,16 +207,4 @@ pub(super) fn is_enum_match(value: &Value, allowed: &Value) -> bool {
         },
         (value, allowed) => value == allowed,
     }
-}
-
-/// A number as Go's `%v` prints it.
-pub(super) fn go_float(float: f64) -> String {
-    let scientific = format!("{float:e}");
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    if (-4..21).contains(&exponent) || float == 0.0 {
-        return float.to_string();
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.abs())
 }

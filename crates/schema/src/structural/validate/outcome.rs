@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use api::FieldError;
+use api::quote::GoFloat;
 use serde_json::Value;
-
-use super::number::go_float;
 
 /// The limit of reported errors; a body can contain a million.
 pub(in super::super) const ERRORS_MAX: usize = 1000;
@@ -81,7 +80,7 @@ pub(in super::super) fn go_value(value: &Value) -> String {
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => match number.as_i64() {
             Some(integer) => integer.to_string(),
-            None => go_float(number.as_f64().unwrap_or_default()),
+            None => GoFloat(number.as_f64().unwrap_or_default()).to_string(),
         },
         Value::String(text) => text.clone(),
         Value::Array(items) => {
