@@ -170,6 +170,9 @@ impl FieldError {
             body.push_str(": ");
             match value {
                 Value::String(text) => body.push_str(&Quoted(text).to_string()),
+                Value::Number(number) if number.as_i64().is_none() => {
+                    body.push_str(&go_float(number.as_f64().unwrap_or_default()));
+                }
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
                     body.push_str(&String::from_utf8_lossy(&to_go_json(value)));
                 }
@@ -199,6 +202,20 @@ impl FieldError {
     }
 }
 
+/// A number like Go's `%v`, which has an exponent outside of 0.0001 to 999999.
+fn go_float(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let exponent =
+        scientific.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?)));
+    match exponent {
+        Some((digits, exponent)) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => number.to_string(),
+    }
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
@@ -221,6 +238,9 @@ mod tests {
             FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0"),
             FieldError::invalid("spec.selector", json!({"a": ["<"]}), ""),
             FieldError::invalid("spec", Value::Null, "x"),
+            FieldError::invalid("spec.a", 1e10, "x"),
+            FieldError::invalid("spec.a", 0.000_025, "x"),
+            FieldError::invalid("spec.a", -100_000.5, "x"),
             FieldError::required("metadata.name", "name or generateName is required"),
             FieldError::required("spec.a", ""),
             FieldError::duplicate("status.storageVersions[1].apiServerID", "a"),
@@ -243,6 +263,9 @@ mod tests {
             FieldValueInvalid | spec.replicas: Invalid value: -1: must be greater than or equal to 0
             FieldValueInvalid | spec.selector: Invalid value: {"a":["\u003c"]}
             FieldValueInvalid | spec: Invalid value: null: x
+            FieldValueInvalid | spec.a: Invalid value: 1e+10: x
+            FieldValueInvalid | spec.a: Invalid value: 2.5e-05: x
+            FieldValueInvalid | spec.a: Invalid value: -100000.5: x
             FieldValueRequired | metadata.name: Required value: name or generateName is required
             FieldValueRequired | spec.a: Required value
             FieldValueDuplicate | status.storageVersions[1].apiServerID: Duplicate value: "a"

@@ -5,6 +5,8 @@
 
 pub mod definition;
 pub mod lifecycle;
+pub mod rules;
 pub mod validation;
 
 pub use definition::Definition;
+pub use rules::{RuleOutcome, Rules};

@@ -11,7 +11,7 @@ const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
 const MIN_STRING_BYTES: u64 = 2;
 const MIN_NUMBER_BYTES: u64 = 1;
 const MIN_BOOL_BYTES: u64 = 4;
-const MIN_DURATION_BYTES: u64 = 4;
+const MIN_DURATION_BYTES: u64 = 3;
 const MAX_DURATION_BYTES: u64 = 32;
 const MAX_DATE_TIME_BYTES: u64 = 32;
 const MIN_DATE_TIME_BYTES: u64 = 21;
@@ -213,9 +213,10 @@ impl DeclType {
     }
 
     /// An optional value, as `oldSelf` is with `optionalOldSelf`.
-    pub fn optional(value: DeclType) -> Self {
+    pub fn optional(value: impl Into<Arc<DeclType>>) -> Self {
+        let value = value.into();
         let (max, min) = (value.max_elements, value.min_serialized_size);
-        Self::simple(DeclKind::Optional(Arc::new(value)), max, min)
+        Self::simple(DeclKind::Optional(value), max, min)
     }
 
     /// Names the object types within that have no name, after `name` and their fields. Variables of one named type can be
@@ -257,8 +258,13 @@ impl DeclType {
         }
     }
 
-    /// The type of elements or values.
-    pub(crate) fn element(&self) -> Option<&Arc<DeclType>> {
+    /// The declared type of a property of an object, by its name in the JSON document.
+    pub fn property(&self, name: &str) -> Option<&Arc<DeclType>> {
+        self.field(&escape(name)?).map(|field| &field.decl)
+    }
+
+    /// The type of the elements of a list or the values of a map.
+    pub fn element(&self) -> Option<&Arc<DeclType>> {
         match &self.kind {
             DeclKind::List { items, .. } => Some(items),
             DeclKind::Map { values } => Some(values),

@@ -105,9 +105,15 @@ impl Environment {
 
     /// Declares a variable. Unnamed object types are named after it.
     #[must_use]
-    pub fn variable(mut self, name: &str, mut decl: DeclType) -> Self {
+    pub fn variable(self, name: &str, mut decl: DeclType) -> Self {
         name_objects(&mut decl, &format!("{name}Type"));
-        let decl = Arc::new(decl);
+        self.shared_variable(name, Arc::new(decl))
+    }
+
+    /// Declares a variable of a type that other variables and environments share. Its object types must be
+    /// [named](DeclType::named).
+    #[must_use]
+    pub fn shared_variable(mut self, name: &str, decl: Arc<DeclType>) -> Self {
         let value_type = static_type(&decl);
         self.variables.retain(|variable| &*variable.name != name);
         self.variables.push(Variable { name: Arc::from(name), decl, value_type });
@@ -164,7 +170,8 @@ impl Environment {
     /// Parses, checks and compiles an expression.
     pub fn compile(&self, source: &str) -> Result<Program, CompileError> {
         let (ast, checked) = self.check(source)?;
-        plan(&ast, &checked, self).map_err(|error| CompileError::instantiation(source, error.to_string()))
+        plan(&ast, &checked, self)
+            .map_err(|error| CompileError::instantiation(source, error.to_string(), checked.type_of(ast.root).clone()))
     }
 
     /// Parses and checks `source`.

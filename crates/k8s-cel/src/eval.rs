@@ -40,6 +40,8 @@ pub trait LazyFields: Sync {
 pub enum Input<'a> {
     /// Part of a document, viewed as the variable is declared.
     Json(&'a Json),
+    /// An object of a document, viewed as the variable is declared.
+    Object(&'a serde_json::Map<String, Json>),
     /// A value that was made elsewhere.
     Value(Value<'a>),
     /// Fields that are computed at their first use. Expressions can select them, but not use the object as a whole.
@@ -50,6 +52,7 @@ impl std::fmt::Debug for Input<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Input::Json(json) => f.debug_tuple("Json").field(json).finish(),
+            Input::Object(map) => f.debug_tuple("Object").field(map).finish(),
             Input::Value(value) => f.debug_tuple("Value").field(value).finish(),
             Input::Lazy(_) => f.write_str("Lazy"),
         }

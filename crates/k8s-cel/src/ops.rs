@@ -147,7 +147,7 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalErro
     if a.len() != b.len() {
         return Ok(false);
     }
-    let lenient = !a.is_declared();
+    let (lenient, other_is_declared) = (!a.is_declared(), b.is_declared());
     for key in a.keys() {
         match (a.find(&key)?, b.find(&key)?) {
             (Some(a), Some(b)) => {
@@ -159,10 +159,11 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalErro
             _ => return Ok(false),
         }
     }
-    if let (Map::Json(a, decl), Map::Json(b, _)) = (a, b) {
-        return Ok(undeclared_equal(a, b, decl));
+    match (a, b) {
+        (Map::Json(a, decl), Map::Json(b, _)) if !lenient && other_is_declared => Ok(undeclared_equal(a, b, decl)),
+        (Map::Json(a, decl), _) if !lenient && has_undeclared(a, decl) => Err(EvalError::no_such_overload()),
+        _ => Ok(true),
     }
-    Ok(true)
 }
 
 type JsonMap = serde_json::Map<String, serde_json::Value>;
@@ -172,6 +173,12 @@ fn undeclared_equal(a: &JsonMap, b: &JsonMap, decl: &crate::decl::DeclType) -> b
     let crate::decl::DeclKind::Object(object) = &decl.kind else { return true };
     let declared = |name: &str| object.fields.values().any(|field| field.json_name == name);
     a.iter().all(|(name, value)| declared(name) || b.get(name).is_none_or(|other| other == value))
+}
+
+/// True if an object has properties that no schema declares.
+fn has_undeclared(map: &JsonMap, decl: &crate::decl::DeclType) -> bool {
+    let crate::decl::DeclKind::Object(object) = &decl.kind else { return false };
+    !map.keys().all(|name| object.fields.values().any(|field| field.json_name == *name))
 }
 
 /// The order of two values. `Err(None)` means that the left operand has no order at all.

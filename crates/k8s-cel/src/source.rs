@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::types::Type;
+
 /// A position in an expression: 1-based line, 0-based column in code points.
 ///
 /// Errors without a position (recursion limit, size limit) use line -1 and column -1.
@@ -45,8 +47,22 @@ pub struct CompileError {
     truncated: usize,
     source: String,
     /// Set if the expression is valid but its constants are not, e.g. `int('a')`.
-    instantiation: Option<String>,
+    instantiation: Option<Instantiation>,
 }
+
+#[derive(Clone, Debug)]
+struct Instantiation {
+    message: String,
+    output: Type,
+}
+
+impl PartialEq for Instantiation {
+    fn eq(&self, other: &Self) -> bool {
+        self.message == other.message && self.output.is_exactly(&other.output)
+    }
+}
+
+impl Eq for Instantiation {}
 
 /// cel-go reports at most this many problems.
 const MAX_ISSUES: usize = 100;
@@ -61,14 +77,20 @@ impl CompileError {
         Self { issues, truncated, source: source.to_owned(), instantiation: None }
     }
 
-    pub(crate) fn instantiation(source: &str, message: String) -> Self {
-        Self { issues: Vec::new(), truncated: 0, source: source.to_owned(), instantiation: Some(message) }
+    pub(crate) fn instantiation(source: &str, message: String, output: Type) -> Self {
+        let instantiation = Some(Instantiation { message, output });
+        Self { issues: Vec::new(), truncated: 0, source: source.to_owned(), instantiation }
     }
 
     /// True if the expression passed all checks and only a constant could not be converted; Kubernetes reports these as
     /// `program instantiation failed`.
     pub fn is_instantiation(&self) -> bool {
         self.instantiation.is_some()
+    }
+
+    /// The static type of the result where [`is_instantiation`](Self::is_instantiation) holds.
+    pub fn instantiation_type(&self) -> Option<&Type> {
+        self.instantiation.as_ref().map(|instantiation| &instantiation.output)
     }
 
     /// The problems, ordered by position.
@@ -79,8 +101,8 @@ impl CompileError {
 
 impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(message) = &self.instantiation {
-            return f.write_str(message);
+        if let Some(instantiation) = &self.instantiation {
+            return f.write_str(&instantiation.message);
         }
         for (index, issue) in self.issues.iter().enumerate() {
             if index > 0 {

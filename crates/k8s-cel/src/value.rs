@@ -15,7 +15,7 @@ use crate::types::Type;
 
 pub use list::List;
 pub use map::Map;
-pub(crate) use view::view;
+pub(crate) use view::{view, view_object};
 
 /// A value of the expression language, borrowing from the document and the program.
 #[derive(Clone, Debug)]

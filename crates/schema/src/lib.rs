@@ -6,6 +6,8 @@
 //! A request body passes through [`check_types`], [`normalize()`] and, for a new object, [`drop_unknown_fields`].
 //! [`semantic_equality`] compares two objects as Go does, [`SchemaCursor`] guides patches, [`protobuf`] decodes bodies,
 //! and [`openapi`] generates OpenAPI documents.
+//!
+//! Custom resources have [`structural`] schemas instead, compiled from their definitions.
 
 mod cursor;
 pub mod normalize;
@@ -13,6 +15,7 @@ pub mod openapi;
 pub mod protobuf;
 mod quantity;
 pub mod semantic_equality;
+pub mod structural;
 mod table;
 pub mod type_check;
 mod types;

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use api::json::JsonObject;
-use serde_json::Value;
+
+use crate::rules::StoredExpressions;
 
 use super::conversion::{ConversionRules, has_invalid_ca_bundle, has_recognized_review_version};
 use super::error_list::ErrorList;
@@ -44,9 +45,7 @@ pub(super) struct Unchanged {
     pub(super) schemas: HashSet<String>,
     /// Versions that had too many selectable fields before; the empty name stands for fields that all versions share.
     pub(super) too_many_selectable_fields: HashSet<String>,
-    /// Expressions of the old definition, which are compiled with everything that this server knows.
-    pub(super) rules: HashSet<String>,
-    pub(super) message_expressions: HashSet<String>,
+    pub(super) expressions: StoredExpressions,
 }
 
 impl Requirements {
@@ -116,11 +115,7 @@ impl Unchanged {
                 }
             }
         }
-        for rule in old.rules() {
-            let expression = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            unchanged.rules.insert(expression("rule"));
-            unchanged.message_expressions.insert(expression("messageExpression"));
-        }
+        old.schema_values().for_each(|schema| unchanged.expressions.add_schema(schema));
         unchanged
     }
 

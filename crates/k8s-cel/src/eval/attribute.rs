@@ -7,7 +7,7 @@ use crate::decl::{DeclKind, DeclType};
 use crate::error::EvalError;
 use crate::number::double_to_int;
 use crate::program::{Attribute, Base, FieldQualifier, Node, Qualifier, QualifierKind};
-use crate::value::{List, Map, Value, view};
+use crate::value::{List, Map, Value, view, view_object};
 
 /// Where a chain of selections has got to: JSON is turned into a value at the end only.
 enum Cursor<'a> {
@@ -56,6 +56,7 @@ impl<'a> Context<'a> {
                 let variable = &self.program.variables[*at as usize];
                 match self.variables.iter().find(|(name, _)| *name == &*variable.name) {
                     Some((_, Input::Json(Json::Object(map)))) => (map, &variable.decl),
+                    Some((_, Input::Object(map))) => (*map, &variable.decl),
                     _ => return None,
                 }
             }
@@ -132,6 +133,7 @@ impl<'a> Context<'a> {
                 let input = self.variables.iter().find(|(name, _)| *name == &*variable.name);
                 match input {
                     Some((_, Input::Json(json))) => Ok(Cursor::Json(json, &variable.decl)),
+                    Some((_, Input::Object(map))) => view_object(map, &variable.decl).map(Cursor::Value),
                     Some((_, Input::Value(value))) => Ok(Cursor::Value(value.clone())),
                     Some((_, Input::Lazy(fields))) => Ok(Cursor::Lazy(*fields)),
                     None => Err(EvalError::new(format!("no such attribute(s): {}", variable.name))),

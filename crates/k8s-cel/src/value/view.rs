@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Number, Value as Json};
+use serde_json::{Map as JsonMap, Number, Value as Json};
 
 use super::{Blob, List, Map, Text, Value};
 use crate::decl::{DeclKind, DeclType};
@@ -33,10 +33,35 @@ pub(crate) fn view<'a>(json: &'a Json, decl: &'a DeclType) -> Result<Value<'a>, 
         (DeclKind::Bool, Json::Bool(value)) => Ok(Value::Bool(*value)),
         (DeclKind::IntOrString, Json::String(text)) => Ok(Value::String(Text::Borrowed(text))),
         (DeclKind::IntOrString, Json::Number(number)) if number.is_i64() => Ok(numeric(number)),
-        // Inside an optional variable upstream sees the plain document: no formats, no escaped names, no list types.
-        (DeclKind::Optional(_), _) => view(json, &PLAIN).map(Value::some),
+        // Inside an optional variable upstream sees the plain document: no escaped names, no list types.
+        (DeclKind::Optional(_), Json::Object(_) | Json::Array(_)) => view(json, &PLAIN).map(Value::some),
+        (DeclKind::Optional(inner), _) => view(json, inner).map(Value::some).map_err(|error| {
+            EvalError::new(format!("unsupported conversion to ref.Val: (*errors.errorString){error}"))
+        }),
         (_, Json::String(text)) => formatted(&decl.kind, text),
         _ => Err(mismatch(&decl.kind, json)),
+    }
+}
+
+/// Views an object of a document as its declared type says.
+pub(crate) fn view_object<'a>(map: &'a JsonMap<String, Json>, decl: &'a DeclType) -> Result<Value<'a>, EvalError> {
+    match &decl.kind {
+        DeclKind::Object(_) | DeclKind::Map { .. } => Ok(Value::Map(Map::Json(map, decl))),
+        DeclKind::Dyn | DeclKind::Named(_) => Ok(Value::Map(Map::Json(map, &DYNAMIC))),
+        DeclKind::Optional(_) => Ok(Value::some(Value::Map(Map::Json(map, &DYNAMIC)))),
+        kind => Err(mismatch(kind, &Json::Object(JsonMap::new()))),
+    }
+}
+
+impl DeclType {
+    /// A JSON value as this type says.
+    pub fn view<'a>(&'a self, json: &'a Json) -> Result<Value<'a>, EvalError> {
+        view(json, self)
+    }
+
+    /// A JSON object as this type says.
+    pub fn view_object<'a>(&'a self, map: &'a JsonMap<String, Json>) -> Result<Value<'a>, EvalError> {
+        view_object(map, self)
     }
 }
 

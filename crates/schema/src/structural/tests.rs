@@ -1,0 +1,3 @@
+//! Tests of structural schemas.
+
+mod model;
