@@ -163,6 +163,11 @@ impl FieldError {
         &self.field
     }
 
+    /// Puts a path before that of the field, for a check that does not know where its value is.
+    pub fn below(self, parent: &str) -> Self {
+        if parent.is_empty() { self } else { Self { field: format!("{parent}.{}", self.field), ..self } }
+    }
+
     /// Returns the message without the field.
     pub fn body(&self) -> String {
         let mut body = self.kind.message_prefix().to_owned();

@@ -28,6 +28,15 @@ pub struct TypeMismatchError(String);
 /// Rejects a body with a wrong type; else returns the unknown fields as texts such as `unknown field "spec.foo"`, for
 /// warnings or a [`strict_decoding_error`].
 pub fn check_types(body: &Map<String, Value>, kind: StructType<'_>) -> Result<Vec<String>, TypeMismatchError> {
+    let unknown = unknown_field_paths(body, kind)?;
+    Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
+}
+
+/// Like [`check_types`], but returns the paths of the unknown fields.
+pub(crate) fn unknown_field_paths(
+    body: &Map<String, Value>,
+    kind: StructType<'_>,
+) -> Result<Vec<String>, TypeMismatchError> {
     let mut walk = TypeChecker { kind, fields: Vec::new(), path: String::new(), unknown: Vec::new(), is_opaque: false };
     walk.check_fields(body, kind)?;
     Ok(walk.unknown)
@@ -186,7 +195,7 @@ impl<'t> TypeChecker<'t> {
         }
         let length = self.path.len();
         self.push_path(name);
-        self.unknown.push(format!("unknown field {:?}", self.path));
+        self.unknown.push(self.path.clone());
         self.path.truncate(length);
     }
 
