@@ -79,7 +79,7 @@ impl Requirements {
             valid_types: !old
                 .has_node(&|node| !node.schema_type().is_empty() && !SCHEMA_TYPES.contains(&node.schema_type())),
             structural: old.schemas().all(|schema| is_structural(schema, options.minor)),
-            pruned_defaults: !old.schemas().any(|schema| defaults::has_unpruned_defaults(schema, options)),
+            pruned_defaults: !old.schema_values().any(|schema| defaults::has_unpruned_defaults(schema, options.minor)),
             atomic_sets: !old.has_node(&|node| non_atomic_items(node).is_some()),
             list_map_keys: !old.has_node(&|node| {
                 let mut errors = ErrorList::default();
