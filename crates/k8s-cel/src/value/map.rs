@@ -192,9 +192,8 @@ pub(crate) fn find_json<'a>(
         DeclKind::Object(object) => {
             let Some(property) = unescape(name) else { return Ok(None) };
             let Some(value) = map.get(&*property).filter(|value| !value.is_null()) else { return Ok(None) };
-            let Some(escaped) = escape(&property) else { return Ok(None) };
-            match object.fields.get(&*escaped) {
-                Some(field) => view(value, &field.decl).map(Some),
+            match object.property(&property) {
+                Some(decl) => view(value, decl.unwrap_or(super::view::dynamic())).map(Some),
                 None => Ok(None),
             }
         }
