@@ -193,8 +193,9 @@ pub(crate) fn find_json<'a>(
             let Some(property) = unescape(name) else { return Ok(None) };
             let Some(value) = map.get(&*property).filter(|value| !value.is_null()) else { return Ok(None) };
             match object.property(&property) {
-                Some(decl) => view(value, decl.unwrap_or(super::view::dynamic())).map(Some),
-                None => Ok(None),
+                Some(Some(decl)) => view(value, decl).map(Some),
+                // A value of unknown type is equal to no other.
+                Some(None) | None => Ok(None),
             }
         }
         _ => match map.get(name) {
