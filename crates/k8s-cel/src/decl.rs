@@ -68,6 +68,20 @@ pub(crate) struct ObjectDecl {
     pub(crate) name: String,
     /// By name as expressions write it.
     pub(crate) fields: BTreeMap<String, FieldDecl>,
+    /// Properties that expressions cannot name, by name in the document, with their type unless it is unknown. They only
+    /// count for equality.
+    pub(crate) hidden: BTreeMap<String, Option<Arc<DeclType>>>,
+}
+
+impl ObjectDecl {
+    /// The type of a property by its name in the document; nothing if the schema does not have the property, and no type
+    /// if the schema does not say.
+    pub(crate) fn property(&self, name: &str) -> Option<Option<&DeclType>> {
+        match escape(name).and_then(|name| self.fields.get(&*name)) {
+            Some(field) => Some(Some(&field.decl)),
+            None => self.hidden.get(name).map(Option::as_deref),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -186,7 +200,7 @@ impl DeclType {
         Self::simple(DeclKind::Map { values: Arc::new(values) }, max, 2)
     }
 
-    /// `type: object` with `properties`. Properties whose names no identifier can express are left out.
+    /// `type: object` with `properties`. Expressions cannot select properties whose names no identifier can express.
     pub fn object(fields: impl IntoIterator<Item = Field>) -> Self {
         Self::named_object(UNNAMED, fields)
     }
@@ -194,17 +208,28 @@ impl DeclType {
     /// An object type whose name expressions can use, e.g. to construct it.
     pub fn named_object(name: impl Into<String>, fields: impl IntoIterator<Item = Field>) -> Self {
         let mut min_serialized_size = 2;
-        let mut declared = BTreeMap::new();
+        let (mut declared, mut hidden) = (BTreeMap::new(), BTreeMap::new());
         for field in fields {
             if field.always_serialized {
                 min_serialized_size += field.name.len() as u64 + field.decl.min_serialized_size + 4;
             }
-            if let Some(name) = escape(&field.name) {
-                declared.insert(name.into_owned(), FieldDecl { json_name: field.name, decl: Arc::new(field.decl) });
+            let decl = Arc::new(field.decl);
+            match escape(&field.name) {
+                Some(name) => drop(declared.insert(name.into_owned(), FieldDecl { json_name: field.name, decl })),
+                None => drop(hidden.insert(field.name, Some(decl))),
             }
         }
-        let object = ObjectDecl { name: name.into(), fields: declared };
+        let object = ObjectDecl { name: name.into(), fields: declared, hidden };
         Self::simple(DeclKind::Object(object), 0, min_serialized_size)
+    }
+
+    /// Adds a property of unknown type to an object. Expressions cannot select it, but objects that differ in it differ.
+    #[must_use]
+    pub fn with_unknown_property(mut self, name: impl Into<String>) -> Self {
+        if let DeclKind::Object(object) = &mut self.kind {
+            object.hidden.insert(name.into(), None);
+        }
+        self
     }
 
     /// A value of a library type, by its name in error messages (e.g. `kubernetes.authorization.Authorizer`).
@@ -308,6 +333,9 @@ pub(crate) fn name_objects(decl: &mut DeclType, name: &str) {
             let prefix = object.name.clone();
             for (field, declared) in &mut object.fields {
                 name_objects(Arc::make_mut(&mut declared.decl), &format!("{prefix}.{field}"));
+            }
+            for (name, decl) in object.hidden.iter_mut().filter_map(|(name, decl)| Some((name, decl.as_mut()?))) {
+                name_objects(Arc::make_mut(decl), &format!("{prefix}.{name}"));
             }
         }
         DeclKind::List { items, .. } => name_objects(Arc::make_mut(items), &format!("{name}.@idx")),

@@ -16,7 +16,7 @@ use crate::program::{ConstantSet, ListNode, MapEntryNode, Node, ObjectNode, Orde
 use crate::runtime_cost::{LIST, MAP, STRUCT, traverse};
 use crate::time::zone::TimeZones;
 use crate::value::map::OwnedMap;
-use crate::value::{Map, Value};
+use crate::value::{List, Map, Value};
 
 pub(crate) use call::{Invocation, convert_constant};
 
@@ -161,6 +161,10 @@ impl<'a> Context<'a> {
 
     pub(crate) fn equal(&mut self, a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
         ops::equal(a, b, &mut self.fuel)
+    }
+
+    pub(crate) fn set_contains(&mut self, set: &List<'_>, wanted: &Value<'_>) -> Result<bool, EvalError> {
+        ops::set_contains(set, wanted, &mut self.fuel)
     }
 
     pub(crate) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {

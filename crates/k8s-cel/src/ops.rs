@@ -3,10 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::decl::ListKind;
+use serde_json::Value as Json;
+
+use crate::decl::{DeclKind, DeclType, ListKind, ObjectDecl};
 use crate::error::EvalError;
 use crate::number::{compare_double_int, compare_double_uint, compare_int_uint};
-use crate::value::{List, Map, Text, Value};
+use crate::value::{List, Map, Text, Value, view};
 
 type Arithmetic<'a> = Result<Value<'a>, EvalError>;
 
@@ -78,7 +80,9 @@ fn lists_equal(a: &List<'_>, b: &List<'_>, fuel: &mut u64) -> Result<bool, EvalE
     }
     let lenient = a.decl().is_none();
     for (a, b) in a.iter().zip(b.iter()) {
-        if !part_equal(&a?, &b?, lenient, fuel)? {
+        let a = a?;
+        // No value is equal to one that is not valid.
+        if (b.is_err() && !lenient) || !part_equal(&a, &b?, lenient, fuel)? {
             return Ok(false);
         }
     }
@@ -96,19 +100,36 @@ fn part_equal(a: &Value<'_>, b: &Value<'_>, lenient: bool, fuel: &mut u64) -> Re
 /// Every element of `b` is in `a`, whatever the order.
 fn sets_equal(a: &List<'_>, b: &List<'_>, fuel: &mut u64) -> Result<bool, EvalError> {
     for wanted in b.iter() {
-        let wanted = wanted?;
-        let mut found = false;
-        for item in a.iter() {
-            if equal(&item?, &wanted, fuel)? {
-                found = true;
-                break;
-            }
-        }
-        if !found {
+        if !set_contains(a, &wanted?, fuel)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether a set has an element. Upstream looks for the element among the values of the document, so that it finds no
+/// durations and timestamps, and no whole numbers of the type `number`.
+pub(crate) fn set_contains(set: &List<'_>, wanted: &Value<'_>, fuel: &mut u64) -> Result<bool, EvalError> {
+    if let List::Json(items, _) = set {
+        spend(fuel, items.len())?;
+        return Ok(items.iter().any(|item| is_document_value(item, wanted)));
+    }
+    for item in set.iter() {
+        if equal(&item?, wanted, fuel)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_document_value(json: &Json, value: &Value<'_>) -> bool {
+    match (json, value) {
+        (Json::String(json), Value::String(value)) => **json == **value,
+        (Json::Bool(json), Value::Bool(value)) => json == value,
+        (Json::Number(json), Value::Int(value)) => json.as_i64() == Some(*value),
+        (Json::Number(json), Value::Double(value)) => json.as_i64().is_none() && json.as_f64() == Some(*value),
+        _ => false,
+    }
 }
 
 /// The values of an element's keys as one text.
@@ -147,7 +168,12 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalErro
     if a.len() != b.len() {
         return Ok(false);
     }
-    let (lenient, other_is_declared) = (!a.is_declared(), b.is_declared());
+    if let Map::Json(a, decl) = a
+        && let DeclKind::Object(object) = &decl.kind
+    {
+        return objects_equal(a, object, b, fuel);
+    }
+    let lenient = !a.is_declared();
     for key in a.keys() {
         match (a.find(&key)?, b.find(&key)?) {
             (Some(a), Some(b)) => {
@@ -159,26 +185,61 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalErro
             _ => return Ok(false),
         }
     }
-    match (a, b) {
-        (Map::Json(a, decl), Map::Json(b, _)) if !lenient && other_is_declared => Ok(undeclared_equal(a, b, decl)),
-        (Map::Json(a, decl), _) if !lenient && has_undeclared(a, decl) => Err(EvalError::no_such_overload()),
-        _ => Ok(true),
+    Ok(true)
+}
+
+type JsonMap = serde_json::Map<String, Json>;
+
+/// Compares a declared object by the names of its properties in the document.
+fn objects_equal(a: &JsonMap, decl: &ObjectDecl, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalError> {
+    for (name, value) in a {
+        let is_equal = match decl.property(name) {
+            Some(decl) => property_equal(name, value, b, decl, fuel)?,
+            // Properties that no schema has are compared as they are.
+            None => match b {
+                Map::Json(b, other) if matches!(other.kind, DeclKind::Object(_)) => {
+                    b.get(name).is_none_or(|other| other == value)
+                }
+                _ => return Err(EvalError::no_such_overload()),
+            },
+        };
+        if !is_equal {
+            return Ok(false);
+        }
     }
+    Ok(true)
 }
 
-type JsonMap = serde_json::Map<String, serde_json::Value>;
-
-/// Properties that no schema declares are compared as they are.
-fn undeclared_equal(a: &JsonMap, b: &JsonMap, decl: &crate::decl::DeclType) -> bool {
-    let crate::decl::DeclKind::Object(object) = &decl.kind else { return true };
-    let declared = |name: &str| object.fields.values().any(|field| field.json_name == name);
-    a.iter().all(|(name, value)| declared(name) || b.get(name).is_none_or(|other| other == value))
-}
-
-/// True if an object has properties that no schema declares.
-fn has_undeclared(map: &JsonMap, decl: &crate::decl::DeclType) -> bool {
-    let crate::decl::DeclKind::Object(object) = &decl.kind else { return false };
-    !map.keys().all(|name| object.fields.values().any(|field| field.json_name == *name))
+/// Compares a property, of which the type may be unknown. Null is absent.
+fn property_equal(
+    name: &str,
+    value: &Json,
+    other: &Map<'_>,
+    decl: Option<&DeclType>,
+    fuel: &mut u64,
+) -> Result<bool, EvalError> {
+    let value = Some(value).filter(|value| !value.is_null());
+    let Map::Json(other, other_decl) = other else {
+        let other = other.find(&Value::String(Text::Borrowed(name)))?;
+        return match (value.zip(decl), other) {
+            (None, None) => Ok(true),
+            (Some((value, decl)), Some(other)) => equal(&view(value, decl)?, &other, fuel),
+            _ => Ok(false),
+        };
+    };
+    let is_object = matches!(other_decl.kind, DeclKind::Object(_));
+    let other = other.get(name).filter(|other| !is_object || !other.is_null());
+    match (value, other, decl) {
+        (None, None, _) => Ok(true),
+        (Some(value), Some(other), None) => Ok(value == other),
+        (Some(value), Some(other), Some(decl)) => {
+            let value = view(value, decl)?;
+            // No value is equal to one that is not valid.
+            let other = view(other, if is_object { decl } else { other_decl });
+            other.map_or(Ok(false), |other| equal(&value, &other, fuel))
+        }
+        _ => Ok(false),
+    }
 }
 
 /// The order of two values. `Err(None)` means that the left operand has no order at all.

@@ -1,7 +1,7 @@
 //! From schemas to the types that expressions see.
 
 use k8s_cel::{DeclType, Field, ListKind};
-use schema::structural::{AdditionalProperties, ListType, SchemaNode, SchemaType};
+use schema::structural::{AdditionalProperties, ListType, Property, SchemaNode, SchemaType};
 
 /// The name of the type of `self`, which expressions cannot use.
 const SELF_TYPE: &str = "selfType";
@@ -37,7 +37,8 @@ fn declare_type(schema: &SchemaNode, is_resource: bool) -> Option<DeclType> {
                 DeclType::map(values, schema.max_properties().map(size))
             }
             AdditionalProperties::Absent | AdditionalProperties::Allowed(_) => {
-                DeclType::object(fields(schema, is_resource))
+                let unknown = unseen_properties(schema);
+                unknown.fold(DeclType::object(fields(schema, is_resource)), DeclType::with_unknown_property)
             }
         },
         SchemaType::String => declare_string(schema),
@@ -91,6 +92,22 @@ fn fields(schema: &SchemaNode, is_resource: bool) -> Vec<Field> {
         }
     }
     fields
+}
+
+/// The properties of unknown type.
+fn unseen_properties(schema: &SchemaNode) -> impl Iterator<Item = &str> {
+    schema.properties().iter().filter(|property| !is_visible(property.schema())).map(Property::name)
+}
+
+/// True if expressions can see values of the node.
+fn is_visible(schema: &SchemaNode) -> bool {
+    schema.is_int_or_string()
+        || match schema.schema_type() {
+            Some(SchemaType::Array) => schema.items().is_some_and(is_visible),
+            Some(SchemaType::Object) => schema.additional_schema().is_none_or(is_visible),
+            Some(SchemaType::String | SchemaType::Integer | SchemaType::Number | SchemaType::Boolean) => true,
+            None => false,
+        }
 }
 
 fn field(schema: &SchemaNode, name: &str, decl: DeclType, has_default: bool) -> Field {

@@ -208,14 +208,16 @@ impl Walk<'_> {
         // Messages see the old value as it is, even where the rule sees an optional one.
         let message_old = site.old.filter(|_| compiled.iter().any(is_transition));
         for (compiled, rule) in compiled.iter().zip(site.schema.validation_rules()) {
-            match compiled {
-                None => {}
-                Some(Err(detail)) => self.refuse(site, &format!("rule compile error: {detail}")),
-                Some(Ok(compiled)) => {
-                    if self.holds(site, rule, compiled)? == Some(false) {
-                        self.fail(site, rules, (rule, compiled), message_old, ratchet)?;
-                    }
+            let compiled = match compiled {
+                None => continue,
+                Some(Err(detail)) => {
+                    self.refuse(site, &format!("rule compile error: {detail}"));
+                    continue;
                 }
+                Some(Ok(compiled)) => compiled,
+            };
+            if self.holds(site, rule, compiled)? == Some(false) {
+                self.fail(site, rules, (rule, compiled), message_old, ratchet)?;
             }
         }
         Flow::Continue(())

@@ -52,6 +52,13 @@ impl NodeRules {
     }
 }
 
+#[cfg(test)]
+impl NodeRules {
+    pub(super) fn is_compiled(&self) -> bool {
+        self.compiled.get().is_some()
+    }
+}
+
 /// Builds the tree of a schema's root; `None` if the schema has no rules.
 pub(super) fn build(root: &SchemaNode) -> Option<Box<RuleNode>> {
     build_below(root, true)

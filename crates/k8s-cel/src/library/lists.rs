@@ -84,10 +84,25 @@ fn order(a: &Value<'_>, b: &Value<'_>) -> Result<Ordering, EvalError> {
     ops::compare(a, b).map_err(|error| error.unwrap_or_else(EvalError::no_such_overload))
 }
 
+/// Refuses values of types without an order, such as null.
+fn comparable(value: Value<'_>) -> Evaluated<'_> {
+    match value {
+        Value::Bool(_)
+        | Value::Int(_)
+        | Value::Uint(_)
+        | Value::Double(_)
+        | Value::String(_)
+        | Value::Bytes(_)
+        | Value::Duration(_)
+        | Value::Timestamp(_) => Ok(value),
+        _ => Err(EvalError::no_such_overload()),
+    }
+}
+
 fn is_sorted<'a>(list: &List<'a>) -> Evaluated<'a> {
     let mut previous: Option<Value<'a>> = None;
     for item in list.iter() {
-        let item = item?;
+        let item = comparable(item?)?;
         if let Some(previous) = &previous
             && order(previous, &item).is_ok_and(Ordering::is_gt)
         {
@@ -120,7 +135,7 @@ fn sum<'a>(list: &List<'a>, call: &Invocation<'_, 'a>) -> Evaluated<'a> {
 fn extreme<'a>(list: &List<'a>, name: &str, replace: Ordering) -> Evaluated<'a> {
     let mut best: Option<Value<'a>> = None;
     for item in list.iter() {
-        let item = item?;
+        let item = comparable(item?)?;
         match &best {
             // What cannot be compared is no better.
             Some(value) if !order(value, &item).is_ok_and(|order| order == replace) => {}
@@ -223,8 +238,8 @@ pub(crate) fn add<'a>(context: &mut Context<'a>, a: &List<'a>, b: &List<'a>) -> 
         let item = item?;
         match keys {
             None => {
-                let known = List::owned(items.clone());
-                if !context.list_contains(&known, &item)? {
+                let added = List::owned(items[a.len()..].to_vec());
+                if !context.set_contains(a, &item)? && !context.set_contains(&added, &item)? {
                     items.push(item);
                 }
             }

@@ -197,6 +197,9 @@ fn v6_problem(raw: &str) -> String {
         if digits > 4 {
             return format!("each group must have 4 or less digits (at {at:?})");
         }
+        if digits == 0 && !group.is_empty() {
+            return format!("each colon-separated field must have at least one digit (at {at:?})");
+        }
         if digits < group.len() && !group.contains('.') {
             return format!("unexpected character, want colon (at {:?})", &at[digits..]);
         }
