@@ -168,6 +168,11 @@ impl FieldError {
         if parent.is_empty() { self } else { Self { field: format!("{parent}.{}", self.field), ..self } }
     }
 
+    /// Moves the error to another path.
+    pub fn with_field(self, field: impl Into<String>) -> Self {
+        Self { field: field.into(), ..self }
+    }
+
     /// Returns the message without the field.
     pub fn body(&self) -> String {
         let mut body = self.kind.message_prefix().to_owned();

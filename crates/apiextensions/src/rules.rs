@@ -26,11 +26,12 @@ use api::FieldError;
 use api::field_error::FieldErrorKind;
 use api::json::JsonObject;
 use k8s_cel::{Environment, Release};
-use schema::structural::StructuralSchema;
+use schema::structural::{SchemaNode, StructuralSchema};
 use serde_json::Value;
 
 pub use check::{ExpressionCheck, StoredExpressions, check_expressions, check_rule_fields};
 pub use field_path::{FieldPathError, resolve_field_path};
+pub(crate) use field_path::{PathSchema, resolve};
 
 use tree::RuleNode;
 
@@ -38,7 +39,7 @@ use tree::RuleNode;
 pub const OBJECT_COST_BUDGET: i64 = 10_000_000;
 
 /// The path that Kubernetes prints for an object as a whole.
-const ROOT_PATH: &str = "<nil>";
+pub(crate) const ROOT_PATH: &str = "<nil>";
 
 /// The rules of one version of a custom resource, compiled when objects first need them.
 #[derive(Debug)]
@@ -80,6 +81,20 @@ impl Rules {
     fn tree(&self) -> Option<&RuleNode> {
         self.tree.get_or_init(|| tree::build(self.schema.root())).as_deref()
     }
+}
+
+/// Evaluates the rules for the default of a node, which is at `path`. `is_resource` says that the node is the root or an
+/// embedded resource. The cost is taken from the budget; less than 0 is left if it was not enough.
+pub(crate) fn evaluate_default(
+    schema: &SchemaNode,
+    is_resource: bool,
+    (path, default): (&str, &Value),
+    release: Release,
+    budget: &mut i64,
+) -> Vec<FieldError> {
+    let Some(tree) = tree::build_below(schema, is_resource) else { return Vec::new() };
+    let environment = Environment::for_stored_expressions(release);
+    evaluate::evaluate_default(&tree, schema, &environment, (path, default), budget)
 }
 
 /// The error that takes the place of the rules if the object has errors that make their evaluation pointless.

@@ -10,7 +10,6 @@ mod ca_bundle;
 mod conversion;
 mod defaults;
 mod error_list;
-mod field_path;
 mod internal_form;
 mod json_fields;
 mod list_types;

@@ -74,9 +74,13 @@ pub(crate) struct ObjectDecl {
 }
 
 impl ObjectDecl {
-    /// True if the schema has the property, whether expressions can name it or not.
-    pub(crate) fn has_property(&self, name: &str) -> bool {
-        escape(name).is_some_and(|name| self.fields.contains_key(&*name)) || self.hidden.contains_key(name)
+    /// The type of a property by its name in the document; nothing if the schema does not have the property, and no type
+    /// if the schema does not say.
+    pub(crate) fn property(&self, name: &str) -> Option<Option<&DeclType>> {
+        match escape(name).and_then(|name| self.fields.get(&*name)) {
+            Some(field) => Some(Some(&field.decl)),
+            None => self.hidden.get(name).map(Option::as_deref),
+        }
     }
 }
 

@@ -27,6 +27,23 @@ pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// The offset that Go reports for text which [`decode_base64`] refuses: of the first character that does not belong
+/// there, or of a group that is not complete.
+pub(crate) fn corrupt_base64_at(text: &str) -> usize {
+    let mut group = (0, 0);
+    for (at, byte) in text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n')) {
+        if group.1 == 0 {
+            group.0 = at;
+        }
+        if !ALPHABET.contains(&byte) {
+            let is_padding = byte == b'=' && group.1 >= 2;
+            return if is_padding { text.len().min(at + 4 - group.1) } else { at };
+        }
+        group.1 = (group.1 + 1) % 4;
+    }
+    group.0
+}
+
 /// Decodes `%41`; nothing if an escape is malformed.
 pub(crate) fn decode_percent(text: &str, plus_is_space: bool) -> Option<String> {
     let bytes = text.as_bytes();

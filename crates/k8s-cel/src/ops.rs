@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
-use crate::decl::{DeclKind, DeclType, ListKind};
+use crate::decl::{DeclKind, DeclType, ListKind, ObjectDecl};
 use crate::error::EvalError;
 use crate::number::{compare_double_int, compare_double_uint, compare_int_uint};
 use crate::value::{List, Map, Text, Value, view};
@@ -80,7 +80,9 @@ fn lists_equal(a: &List<'_>, b: &List<'_>, fuel: &mut u64) -> Result<bool, EvalE
     }
     let lenient = a.decl().is_none();
     for (a, b) in a.iter().zip(b.iter()) {
-        if !part_equal(&a?, &b?, lenient, fuel)? {
+        let a = a?;
+        // No value is equal to one that is not valid.
+        if (b.is_err() && !lenient) || !part_equal(&a, &b?, lenient, fuel)? {
             return Ok(false);
         }
     }
@@ -166,6 +168,11 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalErro
     if a.len() != b.len() {
         return Ok(false);
     }
+    if let Map::Json(a, decl) = a
+        && let DeclKind::Object(object) = &decl.kind
+    {
+        return objects_equal(a, object, b, fuel);
+    }
     let lenient = !a.is_declared();
     for key in a.keys() {
         match (a.find(&key)?, b.find(&key)?) {
@@ -178,56 +185,59 @@ fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalErro
             _ => return Ok(false),
         }
     }
-    match a {
-        Map::Json(a, decl) if !lenient => others_equal(a, b, decl, fuel),
-        _ => Ok(true),
-    }
+    Ok(true)
 }
 
 type JsonMap = serde_json::Map<String, Json>;
 
-/// Compares the properties of a declared object that expressions cannot name.
-fn others_equal(a: &JsonMap, b: &Map<'_>, decl: &DeclType, fuel: &mut u64) -> Result<bool, EvalError> {
-    let DeclKind::Object(object) = &decl.kind else { return Ok(true) };
+/// Compares a declared object by the names of its properties in the document.
+fn objects_equal(a: &JsonMap, decl: &ObjectDecl, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalError> {
     for (name, value) in a {
-        match object.hidden.get(name) {
-            Some(hidden) => {
-                if !hidden_equal(name, value, b, hidden.as_deref(), fuel)? {
-                    return Ok(false);
-                }
-            }
-            None if object.has_property(name) => {}
+        let is_equal = match decl.property(name) {
+            Some(decl) => property_equal(name, value, b, decl, fuel)?,
             // Properties that no schema has are compared as they are.
             None => match b {
-                Map::Json(b, _) if b.get(name).is_some_and(|other| other != value) => return Ok(false),
-                Map::Json(_, decl) if matches!(decl.kind, DeclKind::Object(_)) => {}
+                Map::Json(b, other) if matches!(other.kind, DeclKind::Object(_)) => {
+                    b.get(name).is_none_or(|other| other == value)
+                }
                 _ => return Err(EvalError::no_such_overload()),
             },
+        };
+        if !is_equal {
+            return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Compares a property of the schema that expressions cannot name. Null is absent.
-fn hidden_equal(
+/// Compares a property, of which the type may be unknown. Null is absent.
+fn property_equal(
     name: &str,
     value: &Json,
     other: &Map<'_>,
     decl: Option<&DeclType>,
     fuel: &mut u64,
 ) -> Result<bool, EvalError> {
-    let Map::Json(other, other_decl) = other else { return Ok(false) };
+    let value = Some(value).filter(|value| !value.is_null());
+    let Map::Json(other, other_decl) = other else {
+        let other = other.find(&Value::String(Text::Borrowed(name)))?;
+        return match (value.zip(decl), other) {
+            (None, None) => Ok(true),
+            (Some((value, decl)), Some(other)) => equal(&view(value, decl)?, &other, fuel),
+            _ => Ok(false),
+        };
+    };
     let is_object = matches!(other_decl.kind, DeclKind::Object(_));
     let other = other.get(name).filter(|other| !is_object || !other.is_null());
-    match (Some(value).filter(|value| !value.is_null()), other) {
-        (None, None) => Ok(true),
-        (Some(value), Some(other)) => match decl {
-            None => Ok(value == other),
-            Some(decl) => {
-                let other = view(other, if is_object { decl } else { other_decl })?;
-                equal(&view(value, decl)?, &other, fuel)
-            }
-        },
+    match (value, other, decl) {
+        (None, None, _) => Ok(true),
+        (Some(value), Some(other), None) => Ok(value == other),
+        (Some(value), Some(other), Some(decl)) => {
+            let value = view(value, decl)?;
+            // No value is equal to one that is not valid.
+            let other = view(other, if is_object { decl } else { other_decl });
+            other.map_or(Ok(false), |other| equal(&value, &other, fuel))
+        }
         _ => Ok(false),
     }
 }

@@ -19,6 +19,7 @@ mod object_meta;
 mod parse;
 mod prune;
 mod validate;
+mod value;
 
 #[cfg(test)]
 mod tests;

@@ -299,7 +299,7 @@ fn enter(schema: &SchemaNode, context: &NodeContext) -> Scope {
             Some(decl) => Scope::Inside(Some(Arc::new(decl))),
             None => Scope::Failed,
         },
-        inherited => inherited.clone(),
+        Scope::Inside(_) | Scope::Failed => context.scope.clone(),
     }
 }
 

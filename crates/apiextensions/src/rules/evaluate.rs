@@ -37,6 +37,30 @@ pub(super) fn evaluate<'o>(
     walk.outcome
 }
 
+/// Evaluates the rules of a default value, which is at `path`, first as unchanged and then as new. Takes their cost from
+/// the budget; less than 0 is left if it was not enough.
+pub(super) fn evaluate_default(
+    tree: &RuleNode,
+    schema: &SchemaNode,
+    environment: &k8s_cel::Environment,
+    (path, default): (&str, &Value),
+    budget: &mut i64,
+) -> Vec<FieldError> {
+    let Some(new) = Part::of(default) else { return Vec::new() };
+    let mut left = *budget;
+    for old in [Some(new), None] {
+        let mut walk = Walk { environment, budget: *budget, path: path.to_owned(), outcome: RuleOutcome::default() };
+        let flow = walk.visit(Site { node: tree, schema, new, old }, Ratchet::NEVER);
+        left = left.min(if flow.is_break() { -1 } else { walk.budget });
+        if !walk.outcome.errors.is_empty() {
+            *budget = left;
+            return walk.outcome.errors;
+        }
+    }
+    *budget = left;
+    Vec::new()
+}
+
 /// A value and where it is.
 #[derive(Clone, Copy)]
 struct Site<'o> {
@@ -184,14 +208,16 @@ impl Walk<'_> {
         // Messages see the old value as it is, even where the rule sees an optional one.
         let message_old = site.old.filter(|_| compiled.iter().any(is_transition));
         for (compiled, rule) in compiled.iter().zip(site.schema.validation_rules()) {
-            match compiled {
-                None => {}
-                Some(Err(detail)) => self.refuse(site, &format!("rule compile error: {detail}")),
-                Some(Ok(compiled)) => {
-                    if self.holds(site, rule, compiled)? == Some(false) {
-                        self.fail(site, rules, (rule, compiled), message_old, ratchet)?;
-                    }
+            let compiled = match compiled {
+                None => continue,
+                Some(Err(detail)) => {
+                    self.refuse(site, &format!("rule compile error: {detail}"));
+                    continue;
                 }
+                Some(Ok(compiled)) => compiled,
+            };
+            if self.holds(site, rule, compiled)? == Some(false) {
+                self.fail(site, rules, (rule, compiled), message_old, ratchet)?;
             }
         }
         Flow::Continue(())

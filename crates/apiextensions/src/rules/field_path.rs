@@ -25,7 +25,7 @@ const NO_FIELD: &str = "does not refer to a valid field";
 const UNEXPECTED_END: &str = "unexpected end of JSON path";
 
 /// A schema of whose fields paths are made.
-pub(super) trait PathSchema: Copy {
+pub(crate) trait PathSchema: Copy {
     /// True if the schema has `properties`.
     fn has_properties(self) -> bool;
     fn property(self, name: &str) -> Option<Self>;
@@ -82,7 +82,7 @@ pub fn resolve_field_path<'s>(
     resolve(path, schema, allow_brackets)
 }
 
-pub(super) fn resolve<S: PathSchema>(
+pub(crate) fn resolve<S: PathSchema>(
     path: &str,
     schema: S,
     allow_brackets: bool,

@@ -52,13 +52,25 @@ impl NodeRules {
     }
 }
 
+#[cfg(test)]
+impl NodeRules {
+    pub(super) fn is_compiled(&self) -> bool {
+        self.compiled.get().is_some()
+    }
+}
+
 /// Builds the tree of a schema's root; `None` if the schema has no rules.
 pub(super) fn build(root: &SchemaNode) -> Option<Box<RuleNode>> {
-    if !has_rules(root) {
+    build_below(root, true)
+}
+
+/// Builds the tree of a node, which may be a resource; `None` if no rule is there or below.
+pub(super) fn build_below(schema: &SchemaNode, is_resource: bool) -> Option<Box<RuleNode>> {
+    if !has_rules(schema) {
         return None;
     }
-    let decl = declare(root, true).map(Arc::new);
-    Some(Box::new(node(root, decl.as_ref())))
+    let decl = declare(schema, is_resource).map(Arc::new);
+    Some(Box::new(node(schema, decl.as_ref())))
 }
 
 fn has_rules(schema: &SchemaNode) -> bool {

@@ -132,8 +132,8 @@ fn validate_url_path(errors: &mut ErrorList, path: &str, url_path: &str) {
     if !url_path.starts_with('/') {
         report("must start with a '/'".to_owned());
     }
-    // Kubernetes skips the first byte, whatever it is.
-    let rest = url_path.get(1..).unwrap_or_else(|| url_path.trim_start_matches(|first: char| !first.is_ascii()));
+    // Kubernetes skips the first byte, whatever it is; half a character is no part of a name either.
+    let rest = url_path.get(1..).unwrap_or(url_path);
     for (at, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
         if segment.is_empty() {
             report(format!("segment[{at}] may not be empty"));

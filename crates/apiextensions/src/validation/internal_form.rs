@@ -66,24 +66,18 @@ impl<'a> InternalSpec<'a> {
 
     /// The schemas, each once.
     pub(super) fn schemas(&self) -> impl Iterator<Item = SchemaNode<'a>> {
+        self.schema_values().filter_map(Value::as_object).map(SchemaNode)
+    }
+
+    /// The schemas as JSON, each once.
+    pub(super) fn schema_values(&self) -> impl Iterator<Item = &'a Value> {
         let holders = [&self.shared].into_iter().chain(self.versions.iter().map(|version| &version.fields));
-        holders.filter_map(VersionFields::schema)
+        holders.filter_map(VersionFields::schema_value)
     }
 
     /// True if a node of any schema satisfies the condition.
     pub(super) fn has_node(&self, condition: &dyn Fn(SchemaNode<'_>) -> bool) -> bool {
         self.schemas().any(|schema| schema.any(condition))
-    }
-
-    /// The rules of all schemas.
-    pub(super) fn rules(&self) -> Vec<&'a Value> {
-        let mut nodes: Vec<_> = self.schemas().collect();
-        let mut rules = Vec::new();
-        while let Some(node) = nodes.pop() {
-            rules.extend(node.list("x-kubernetes-validations"));
-            nodes.extend(node.children());
-        }
-        rules
     }
 
     /// The schema of a version, wherever it stands; the outer `None` if there is no such version. A shared schema is
@@ -153,7 +147,11 @@ impl<'a> VersionFields<'a> {
     }
 
     pub(super) fn schema(&self) -> Option<SchemaNode<'a>> {
-        object(self.validation?, "openAPIV3Schema").map(SchemaNode)
+        self.schema_value().and_then(Value::as_object).map(SchemaNode)
+    }
+
+    pub(super) fn schema_value(&self) -> Option<&'a Value> {
+        self.validation?.get("openAPIV3Schema").filter(|schema| schema.is_object())
     }
 
     pub(super) fn has_status_subresource(&self) -> bool {

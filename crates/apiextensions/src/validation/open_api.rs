@@ -6,11 +6,11 @@ use api::FieldError;
 use serde_json::Value;
 
 use super::error_list::ErrorList;
-use super::field_path::{ArrayNotation, resolve_field_path};
 use super::list_types;
 use super::ratcheting::Requirements;
 use super::schema_node::{Items, SchemaNode, SchemaOrBool};
 use super::structural::conversion_problem;
+use crate::rules::resolve;
 
 const SCHEMA_TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
@@ -223,9 +223,7 @@ impl OpenApiChecks<'_> {
         if has_line_break(field_path.0) {
             invalid(errors, "fieldPath", "must not contain line breaks");
         }
-        let is_resolved = || {
-            conversion_problem(node).is_some() || resolve_field_path(field_path.0, node, ArrayNotation::Allowed).is_ok()
-        };
+        let is_resolved = || conversion_problem(node).is_some() || resolve(field_path.0, node, true).is_ok();
         if !field_path.0.is_empty() && !is_resolved() {
             invalid(errors, "fieldPath", "must be a valid path");
         }

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use api::json::JsonObject;
-use serde_json::Value;
+
+use crate::rules::StoredExpressions;
 
 use super::conversion::{ConversionRules, has_invalid_ca_bundle, has_recognized_review_version};
 use super::error_list::ErrorList;
@@ -44,9 +45,7 @@ pub(super) struct Unchanged {
     pub(super) schemas: HashSet<String>,
     /// Versions that had too many selectable fields before; the empty name stands for fields that all versions share.
     pub(super) too_many_selectable_fields: HashSet<String>,
-    /// Expressions of the old definition, which are compiled with everything that this server knows.
-    pub(super) rules: HashSet<String>,
-    pub(super) message_expressions: HashSet<String>,
+    pub(super) expressions: StoredExpressions,
 }
 
 impl Requirements {
@@ -80,7 +79,7 @@ impl Requirements {
             valid_types: !old
                 .has_node(&|node| !node.schema_type().is_empty() && !SCHEMA_TYPES.contains(&node.schema_type())),
             structural: old.schemas().all(|schema| is_structural(schema, options.minor)),
-            pruned_defaults: !old.schemas().any(|schema| defaults::has_unpruned_defaults(schema, options)),
+            pruned_defaults: !old.schema_values().any(|schema| defaults::has_unpruned_defaults(schema, options.minor)),
             atomic_sets: !old.has_node(&|node| non_atomic_items(node).is_some()),
             list_map_keys: !old.has_node(&|node| {
                 let mut errors = ErrorList::default();
@@ -116,11 +115,7 @@ impl Unchanged {
                 }
             }
         }
-        for rule in old.rules() {
-            let expression = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            unchanged.rules.insert(expression("rule"));
-            unchanged.message_expressions.insert(expression("messageExpression"));
-        }
+        old.schema_values().for_each(|schema| unchanged.expressions.add_schema(schema));
         unchanged
     }
 

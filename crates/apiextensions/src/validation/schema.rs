@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 
 use api::FieldError;
+use k8s_cel::Release;
+use schema::structural::StructuralSchema;
+use serde_json::Value;
 
 use super::ValidationOptions;
 use super::defaults::validate_defaults;
@@ -14,6 +17,7 @@ use super::schema_fields::{SCHEMA_FIELDS, go_schema};
 use super::schema_node::SchemaNode;
 use super::structural::{conversion_problem, validate_structural};
 use super::views;
+use crate::rules::{ExpressionCheck, check_expressions};
 
 /// Fields that the root may have, by Go's names, if there is a status subresource: the schema of the status can then be
 /// taken out of the root's properties.
@@ -68,7 +72,7 @@ impl SchemaChecks<'_> {
         has_status: bool,
         version: &str,
     ) {
-        let Some(schema) = fields.schema() else { return };
+        let (Some(json), Some(schema)) = (fields.schema_value(), fields.schema()) else { return };
         let path = format!("{path}.openAPIV3Schema");
         let mut errors = ErrorList::default();
         if has_status {
@@ -77,44 +81,67 @@ impl SchemaChecks<'_> {
         if schema.flag("nullable") {
             errors.push(FieldError::forbidden(format!("{path}.nullable"), "nullable cannot be true at the root"));
         }
-        let mut problem = None;
-        let mut checks_rules = false;
-        if self.requirements.structural {
-            problem = conversion_problem(schema);
-            if problem.is_none() {
-                let before = errors.count();
-                errors.extend(validate_structural(&path, schema, self.options.minor));
-                if errors.count() == before {
-                    let requires_pruned = self.requirements.pruned_defaults;
-                    errors.extend(validate_defaults(&path, schema, requires_pruned, self.options));
-                }
-                checks_rules = errors.count() == before;
-            }
-        }
+        let structural = self.validate_structure(&mut errors, json, schema, &path);
         let mut found = OpenApiFindings::default();
         let checks = OpenApiChecks { requirements: self.requirements, minor: self.options.minor };
         checks.check(&mut found, schema, &path, &NodePlace::root());
         errors.extend(found.errors.into_errors());
-        if checks_rules {
-            self.validate_rules(&mut errors, schema, &path, &found.rule_nodes, version);
+        if let Ok(Some(structural)) = &structural {
+            self.validate_rules(&mut errors, json, structural, &path, &found.rule_nodes, version);
         }
         if errors.is_empty()
-            && let Some(problem) = problem
+            && let Err(problem) = structural
         {
             errors.push(FieldError::invalid(path, "", problem));
         }
         all_errors.extend(errors.into_errors());
     }
 
+    /// Checks that the schema is structural and that its defaults are valid. Returns the compiled schema if it is and
+    /// must be, or why it cannot be converted: other checks report most reasons, too.
+    fn validate_structure(
+        &self,
+        errors: &mut ErrorList,
+        json: &Value,
+        schema: SchemaNode<'_>,
+        path: &str,
+    ) -> Result<Option<StructuralSchema>, String> {
+        if !self.requirements.structural {
+            return Ok(None);
+        }
+        if let Some(problem) = conversion_problem(schema) {
+            return Err(problem);
+        }
+        let before = errors.count();
+        errors.extend(validate_structural(path, schema, self.options.minor));
+        if errors.count() > before {
+            return Ok(None);
+        }
+        // Fails for types that Kubernetes does not know either, which an old definition may have.
+        let Ok(structural) = StructuralSchema::from_json(json) else { return Ok(None) };
+        let requires_pruned = self.requirements.pruned_defaults;
+        errors.extend(validate_defaults(path, structural.root(), requires_pruned, self.options));
+        Ok((errors.count() == before).then_some(structural))
+    }
+
+    /// Compiles the rules of the nodes at these paths and limits their costs.
     fn validate_rules(
         &self,
         errors: &mut ErrorList,
-        schema: SchemaNode<'_>,
+        json: &Value,
+        schema: &StructuralSchema,
         path: &str,
         nodes: &HashSet<String>,
         version: &str,
     ) {
-        let _ = (errors, schema, path, nodes, version, self.options);
+        let unchanged = &self.requirements.unchanged;
+        let check = ExpressionCheck {
+            release: Release(self.options.minor),
+            stored: &unchanged.expressions,
+            is_unchanged: unchanged.schemas.contains(version),
+            has_schema_errors: &|path| !nodes.contains(path),
+        };
+        errors.extend(check_expressions(json, schema, path, &check));
     }
 
     /// Checks the selectable fields against the schema that stands beside them. `version` is empty for fields that all
@@ -129,7 +156,6 @@ impl SchemaChecks<'_> {
         let Some(schema) = fields.schema() else { return };
         if let Some(problem) = conversion_problem(schema) {
             errors.push(FieldError::invalid(format!("{path}.schema.openAPIV3Schema"), "", problem));
-            return;
         }
         let allows_too_many = self.requirements.unchanged.too_many_selectable_fields.contains(version);
         let path = format!("{path}.selectableFields");

@@ -141,7 +141,8 @@ fn canonical_field(node: SchemaNode<'_>, field: &SchemaField) -> Option<Value> {
         FieldForm::Node | FieldForm::Items | FieldForm::NodeOrBool => Some(canonical_value(value)),
         FieldForm::Nodes => not_empty(canonical_value(value)),
         FieldForm::NamedNodes | FieldForm::Dependencies => not_empty(named(value)),
-        FieldForm::ExternalDocs | FieldForm::Rules => not_empty(without_empty_values(value)),
+        FieldForm::ExternalDocs => Some(without_empty_values(value)),
+        FieldForm::Rules => not_empty(without_empty_values(value)),
     }
 }
 

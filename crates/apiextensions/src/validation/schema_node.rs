@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use api::json::JsonObject;
 use serde_json::Value;
 
+use crate::rules::PathSchema;
+
 static EMPTY: LazyLock<JsonObject> = LazyLock::new(JsonObject::new);
 
 /// One node of an OpenAPI schema (`JSONSchemaProps`). The depth of a schema is that of its JSON, which parsers limit.
@@ -138,5 +140,19 @@ impl<'a> SchemaNode<'a> {
         let dependencies = self.value("dependencies").and_then(Value::as_object);
         children.extend(dependencies.into_iter().flatten().filter_map(|(_, value)| value.as_object()).map(Self));
         children
+    }
+}
+
+impl PathSchema for SchemaNode<'_> {
+    fn has_properties(self) -> bool {
+        Self::has_properties(self)
+    }
+
+    fn property(self, name: &str) -> Option<Self> {
+        Self::property(self, name)
+    }
+
+    fn additional(self) -> Option<Option<Self>> {
+        self.is_set("additionalProperties").then(|| self.node("additionalProperties"))
     }
 }

@@ -7,10 +7,10 @@ use api::json::JsonObject;
 use serde_json::Value;
 
 use super::error_list::ErrorList;
-use super::field_path::{ArrayNotation, resolve_field_path};
 use super::json_fields::{object, text};
 use super::schema_fields::go_value;
 use super::schema_node::SchemaNode;
+use crate::rules::resolve;
 
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 
@@ -96,22 +96,22 @@ pub(super) fn validate_selectable_fields(
             errors.push(FieldError::required(path, ""));
             continue;
         }
-        let found = match resolve_field_path(json_path, schema, ArrayNotation::Forbidden) {
+        let (resolved, field) = match resolve(json_path, schema, false) {
             Ok(found) => found,
             Err(problem) => {
                 errors.push(FieldError::invalid(path, json_path, format!("is an invalid path: {problem}")));
                 continue;
             }
         };
-        if found.root() == "metadata" {
+        if resolved.split(['.', '[']).next() == Some("metadata") {
             errors.push(FieldError::invalid(&path, json_path, "must not point to fields in metadata"));
         }
-        if !found.schema.is_some_and(|schema| SELECTABLE_TYPES.contains(&schema.schema_type())) {
+        if !field.is_some_and(|schema| SELECTABLE_TYPES.contains(&schema.schema_type())) {
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
                           formats are allowed.";
             errors.push(FieldError::invalid(&path, json_path, detail));
         }
-        if !seen.insert(found.path) {
+        if !seen.insert(resolved) {
             errors.push(FieldError::duplicate(path, json_path));
         }
     }

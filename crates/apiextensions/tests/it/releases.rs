@@ -6,7 +6,7 @@ use apiextensions::validation::{ValidationOptions, validate_definition, validate
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-fn definition(version: Value) -> JsonObject {
+fn definition(version: &Value) -> JsonObject {
     let mut definition = json!({
         "metadata": {"name": "widgets.ex.io"},
         "spec": {"group": "ex.io", "names": {"plural": "widgets", "kind": "Widget"}, "scope": "Cluster", "versions": [version]},
@@ -19,7 +19,7 @@ fn definition(version: Value) -> JsonObject {
 
 fn with_schema(spec: &Value) -> JsonObject {
     let schema = json!({"type": "object", "properties": {"spec": spec}});
-    definition(json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}))
+    definition(&json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}))
 }
 
 /// Compares a line per release, one for releases that give the same result.
@@ -41,7 +41,7 @@ fn errors(definition: &JsonObject, options: &ValidationOptions) -> Vec<String> {
 
 #[test]
 fn texts_change_between_releases() {
-    let missing = definition(json!({"name": "v1", "served": true, "storage": true}));
+    let missing = definition(&json!({"name": "v1", "served": true, "storage": true}));
     check(
         &expect![[r#"
             1.31 spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required

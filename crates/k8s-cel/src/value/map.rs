@@ -192,10 +192,10 @@ pub(crate) fn find_json<'a>(
         DeclKind::Object(object) => {
             let Some(property) = unescape(name) else { return Ok(None) };
             let Some(value) = map.get(&*property).filter(|value| !value.is_null()) else { return Ok(None) };
-            let Some(escaped) = escape(&property) else { return Ok(None) };
-            match object.fields.get(&*escaped) {
-                Some(field) => view(value, &field.decl).map(Some),
-                None => Ok(None),
+            match object.property(&property) {
+                Some(Some(decl)) => view(value, decl).map(Some),
+                // A value of unknown type is equal to no other.
+                Some(None) | None => Ok(None),
             }
         }
         _ => match map.get(name) {

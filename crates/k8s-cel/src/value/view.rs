@@ -6,7 +6,7 @@ use serde_json::{Map as JsonMap, Number, Value as Json};
 
 use super::{Blob, List, Map, Text, Value};
 use crate::decl::{DeclKind, DeclType};
-use crate::encoding::decode_base64;
+use crate::encoding::{corrupt_base64_at, decode_base64};
 use crate::error::EvalError;
 use crate::time::{parse_date, parse_date_time, parse_format_duration};
 
@@ -79,7 +79,12 @@ fn formatted<'a>(kind: &DeclKind, text: &str) -> Result<Value<'a>, EvalError> {
         }
         DeclKind::Bytes => match decode_base64(text) {
             Some(bytes) => Ok(Value::Bytes(Blob::Shared(Arc::from(bytes)))),
-            None => Err(invalid("byte formatted string")),
+            None => {
+                let at = corrupt_base64_at(text);
+                Err(EvalError::new(format!(
+                    "Invalid byte formatted string {text}: illegal base64 data at input byte {at}"
+                )))
+            }
         },
         _ => Err(mismatch(kind, &Json::String(String::new()))),
     }

@@ -8,7 +8,7 @@ use super::STRATEGY;
 use crate::feature_gates::FeatureGates;
 use crate::release::Release;
 
-fn definition(metadata: Value) -> JsonObject {
+fn definition(metadata: &Value) -> JsonObject {
     let schema =
         json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "string", "format": "odd"}}}});
     let definition = json!({
@@ -32,7 +32,7 @@ fn delete(definition: &JsonObject) -> DeleteOutcome {
 
 #[test]
 fn first_deletion_marks_definition() {
-    let DeleteOutcome::Mark(marked) = delete(&definition(json!({"name": "widgets.ex.io"}))) else {
+    let DeleteOutcome::Mark(marked) = delete(&definition(&json!({"name": "widgets.ex.io"}))) else {
         panic!("not marked")
     };
     expect![[r#"{"deletionTimestamp":"2026-01-02T03:04:05Z","finalizers":["customresourcecleanup.apiextensions.k8s.io"],"name":"widgets.ex.io"} {"conditions":[{"lastTransitionTime":"2026-01-02T03:04:05Z","message":"CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon","reason":"InstanceDeletionPending","status":"True","type":"Terminating"}],"storedVersions":["v0"]}"#]]
@@ -45,17 +45,17 @@ fn first_deletion_marks_definition() {
 
 #[test]
 fn deletion_without_finalizers_removes_terminating_definition() {
-    let terminating = definition(json!({"name": "widgets.ex.io", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    let terminating = definition(&json!({"name": "widgets.ex.io", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     assert!(matches!(delete(&terminating), DeleteOutcome::Remove(_)));
 }
 
 #[test]
 fn create_replaces_status_and_update_appends_storage_version() {
-    let mut created = definition(json!({"name": "widgets.ex.io"}));
+    let mut created = definition(&json!({"name": "widgets.ex.io"}));
     (STRATEGY.prepare_for_create)(&User::default(), &mut created).unwrap();
     expect![[r#"{"acceptedNames":{"kind":"","plural":""},"conditions":null,"storedVersions":["v1"]}"#]]
         .assert_eq(&created["status"].to_string());
-    let mut updated = definition(json!({"name": "widgets.ex.io"}));
+    let mut updated = definition(&json!({"name": "widgets.ex.io"}));
     (STRATEGY.prepare_for_update)(&created, &mut updated).unwrap();
     assert_eq!(updated["status"], json!({"storedVersions": ["v0", "v1"]}));
 }
@@ -63,7 +63,7 @@ fn create_replaces_status_and_update_appends_storage_version() {
 #[test]
 fn new_definition_is_validated_and_warned_of() {
     let gates = FeatureGates::parse(Release::R36, "").unwrap();
-    let wrong = definition(json!({"name": "gadgets.ex.io"}));
+    let wrong = definition(&json!({"name": "gadgets.ex.io"}));
     let errors: Vec<_> = (STRATEGY.validate_new)(&gates, &wrong).iter().map(ToString::to_string).collect();
     expect![[r#"
         metadata.name: Invalid value: "gadgets.ex.io": must be spec.names.plural+"."+spec.group

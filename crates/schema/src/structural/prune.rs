@@ -152,3 +152,8 @@ impl Pruner {
         self.path.push_str(name);
     }
 }
+
+/// Removes the fields of a value that the schema does not specify.
+pub(super) fn prune_value(value: &mut Value, schema: &SchemaNode) {
+    Pruner { path: String::new(), unknown: None }.value(value, Some(schema));
+}

@@ -1,0 +1,21 @@
+//! Checks of single values, such as the defaults of a schema.
+
+use api::FieldError;
+use serde_json::Value;
+
+use super::node::SchemaNode;
+use super::{prune, validate};
+
+impl SchemaNode {
+    /// Removes the fields of a value of the node that the schema does not specify.
+    pub fn prune_value(&self, value: &mut Value) {
+        prune::prune_value(value, self);
+    }
+
+    /// Validates a value of the node. Paths of errors begin at the value; the value itself has the empty path.
+    ///
+    /// `release` is the minor version of the Kubernetes release to imitate.
+    pub fn validate_value(&self, value: &Value, release: u8) -> Vec<FieldError> {
+        validate::validate(value, None, self, "", release)
+    }
+}
