@@ -11,6 +11,7 @@ pub mod discovery;
 pub mod json_path;
 pub mod lifecycle;
 pub mod naming;
+pub mod openapi;
 pub mod scale;
 pub mod selectable_fields;
 pub mod validation;
