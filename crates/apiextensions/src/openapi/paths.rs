@@ -44,7 +44,7 @@ pub(super) fn paths(version: &CustomResourceVersion, dialect: Dialect) -> Map<St
     let mut collection = format!("{root}/{plural}");
     if version.scope() == KindScope::Namespaced {
         let id = format!("list{}{}ForAllNamespaces", name.version, kind.kind);
-        let operation = name.operation(COLLECTION[0], id, &list, None, dialect);
+        let operation = name.operation(COLLECTION[0], &id, &list, None, dialect);
         // A path with one operation shares all its parameters.
         paths.insert(collection, path_item(&[], LIST, vec![("get", operation)], dialect));
         collection = format!("{root}/namespaces/{{namespace}}/{plural}");
@@ -56,7 +56,7 @@ pub(super) fn paths(version: &CustomResourceVersion, dialect: Dialect) -> Map<St
             _ => (&name.status, None, "Collection"),
         };
         let id = format!("{}{}{collected}{}", operation.2, name.version, name.object);
-        (operation.0, name.operation(operation, id, response, body, dialect))
+        (operation.0, name.operation(operation, &id, response, body, dialect))
     });
     let namespace: &[&str] = if version.scope() == KindScope::Namespaced { &["namespace"] } else { &[] };
     paths.insert(collection.clone(), path_item(namespace, "", operations.into(), dialect));
@@ -70,7 +70,7 @@ pub(super) fn paths(version: &CustomResourceVersion, dialect: Dialect) -> Map<St
                 _ => (model, None),
             };
             let id = format!("{}{}{}{}", operation.2, name.version, name.object, capitalize(part));
-            (operation.0, name.operation(*operation, id, response, body.as_ref(), dialect))
+            (operation.0, name.operation(*operation, &id, response, body.as_ref(), dialect))
         });
         let path =
             if part.is_empty() { format!("{collection}/{{name}}") } else { format!("{collection}/{{name}}/{part}") };
@@ -117,7 +117,7 @@ impl Names {
     fn operation(
         &self,
         (_, action, _, query, codes): Operation,
-        id: String,
+        id: &str,
         response: &str,
         body: Option<&String>,
         dialect: Dialect,
