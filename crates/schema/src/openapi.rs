@@ -14,9 +14,9 @@ use aws_lc_rs::digest::{SHA512, digest};
 use serde_json::{Value, json};
 
 use crate::Types;
-use types::Dialect;
 
 pub use operation::{OpenApiOperation, OperationAction};
+pub use types::{Dialect, definitions};
 
 /// Operations of some resources, and the types they refer to.
 #[derive(Clone, Copy)]

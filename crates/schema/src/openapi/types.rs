@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType};
 
+/// A version of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub enum Dialect {
     /// Swagger 2.0.
     V2,
     /// OpenAPI 3.0.
@@ -20,12 +21,28 @@ const COMMON_TO_ALL_GROUPS: [&str; 2] =
 
 impl Dialect {
     /// A reference to a type.
-    pub(super) fn reference(self, definition: &str) -> Value {
+    pub fn reference(self, definition: &str) -> Value {
         match self {
             Self::V2 => json!({"$ref": format!("#/definitions/{definition}")}),
             Self::V3 => json!({"$ref": format!("#/components/schemas/{definition}")}),
         }
     }
+}
+
+/// The schemas of these types and of all types they refer to, by name.
+pub fn definitions(
+    types: Types<'_>,
+    named: impl Iterator<Item = String>,
+    dialect: Dialect,
+    group_versions: &[(&str, &str)],
+) -> Vec<(String, Value)> {
+    let reachable = reachable_definitions(types, named).into_iter();
+    reachable
+        .map(|name| {
+            let schema = definition_schema(types, &name, dialect, group_versions);
+            (name, schema)
+        })
+        .collect()
 }
 
 /// These types and all types they refer to, by name.
