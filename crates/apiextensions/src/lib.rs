@@ -12,6 +12,7 @@ pub mod json_path;
 pub mod lifecycle;
 pub mod naming;
 pub mod openapi;
+pub mod rules;
 pub mod scale;
 pub mod selectable_fields;
 pub mod validation;

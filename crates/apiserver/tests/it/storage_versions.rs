@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use apiserver::definitions::LiveDefinitions;
 use apiserver::storage_ports::{PeeringStorage, StorageVersionObjects};
 use apiserver::storage_version_barrier::registrations_for;
 use futures_util::FutureExt as _;
@@ -72,7 +73,7 @@ impl TestProcess {
         let figures = prometheus::Registry::new();
         Self {
             objects: StorageVersionObjects::start(&registry, PREFIX, tasks),
-            ports: PeeringStorage::new(&registry, &as_store, PREFIX),
+            ports: PeeringStorage::new(&registry, &as_store, PREFIX, &LiveDefinitions::new(&registry, PREFIX, served_resources).0),
             metrics: Metrics::new(&figures),
             store,
             prometheus_registry: figures,
