@@ -12,7 +12,9 @@ use crate::error::EvalError;
 use crate::function::Function;
 use crate::library::authorizer::Authorizer;
 use crate::ops;
-use crate::program::{ConstantSet, ListNode, MapEntryNode, Node, ObjectNode, Order, OrderOperator, Program};
+use crate::program::{
+    ConstantSet, ListNode, MapEntryNode, Node, ObjectKind, ObjectNode, Order, OrderOperator, Program,
+};
 use crate::runtime_cost::{LIST, MAP, STRUCT, traverse};
 use crate::time::zone::TimeZones;
 use crate::value::map::OwnedMap;
@@ -339,6 +341,9 @@ impl<'a> Context<'a> {
     fn map_entry(&mut self, map: &mut OwnedMap<'a>, entry: &'a MapEntryNode) -> Result<(), EvalError> {
         let key = self.eval(&entry.key)?;
         let value = self.eval(&entry.value)?;
+        if self.is_language() {
+            refuse_key(map, &key)?;
+        }
         match optional_entry(&key, value, entry.optional)? {
             Some(value) => map.insert(key, value),
             None => map.remove(&key),
@@ -347,13 +352,17 @@ impl<'a> Context<'a> {
     }
 
     fn object(&mut self, object: &'a ObjectNode) -> Evaluated<'a> {
-        let mut map = OwnedMap::for_object(Arc::clone(&object.decl));
+        let mut map = match &object.kind {
+            ObjectKind::Declared(decl) => OwnedMap::for_object(Arc::clone(decl)),
+            ObjectKind::Message(message) => OwnedMap::for_message(Arc::clone(message)),
+            ObjectKind::WellKnown(_) => OwnedMap::default(),
+        };
         let mut failed = None;
         for (name, node, optional) in &object.fields {
             let value = self.eval(node).and_then(|value| optional_entry(&Value::from(&**name), value, *optional));
             match value {
-                Ok(Some(value)) => map.insert(Value::from(&**name), value),
-                Ok(None) => {}
+                Ok(Some(value)) if object.kind.keeps(name, &value) => map.insert(Value::from(&**name), value),
+                Ok(_) => {}
                 Err(error) => {
                     failed = Some(error);
                     break;
@@ -361,6 +370,9 @@ impl<'a> Context<'a> {
             }
         }
         self.constructed(failed, STRUCT)?;
+        if let ObjectKind::WellKnown(well_known) = object.kind {
+            return well_known.build(&map);
+        }
         Ok(Value::Map(Map::Owned(Arc::new(map))))
     }
 
@@ -396,6 +408,17 @@ impl<'a> Context<'a> {
             value => Ok(value),
         }
     }
+}
+
+/// The specification, unlike Kubernetes, has no keys of other types and no repeated keys.
+fn refuse_key(map: &OwnedMap<'_>, key: &Value<'_>) -> Result<(), EvalError> {
+    if !matches!(key, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::String(_)) {
+        return Err(EvalError::new(format!("unsupported key type '{}'", key.type_name())));
+    }
+    if map.get(key).is_some() {
+        return Err(EvalError::new(format!("repeated key: {key}")));
+    }
+    Ok(())
 }
 
 fn optional_entry<'a>(key: &Value<'_>, value: Value<'a>, optional: bool) -> Result<Option<Value<'a>>, EvalError> {

@@ -136,7 +136,7 @@ impl Validator<'_, '_> {
         let value = self.checked.type_of(id);
         let valid = match clause {
             _ if value.is_dyn() => true,
-            Clause::Text => !matches!(value, Type::Optional(_) | Type::Object(_) | Type::Named(_)),
+            Clause::Text => !matches!(value, Type::Optional(_) | Type::Object(_) | Type::Message(_) | Type::Named(_)),
             Clause::Decimal if self.language && matches!(value, Type::Double) => true,
             Clause::Fixed(_) | Clause::Scientific(_) if self.language && matches!(value, Type::Int | Type::Uint) => {
                 true

@@ -7,8 +7,8 @@ use regex::Regex;
 use crate::error::EvalError;
 use crate::eval::{Context, Evaluated, Invocation};
 use crate::function::Function;
-use re2::PatternError;
 use crate::value::{Text, Value};
+use re2::PatternError;
 
 pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> Evaluated<'a> {
     let (Some(Value::String(text)), Some(Value::String(pattern))) = (call.args.first(), call.args.get(1)) else {
