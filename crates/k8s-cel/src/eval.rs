@@ -18,7 +18,7 @@ use crate::program::{
 use crate::runtime_cost::{LIST, MAP, STRUCT, traverse};
 use crate::time::zone::TimeZones;
 use crate::value::map::OwnedMap;
-use crate::value::{Map, Value};
+use crate::value::{Blob, Map, Text, Value};
 
 pub(crate) use call::{Invocation, convert_constant};
 
@@ -164,7 +164,7 @@ impl<'a> Context<'a> {
 
     pub(crate) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
         match node {
-            Node::Const(value) => Ok(value.clone()),
+            Node::Const(value) => Ok(constant(value)),
             Node::Fail(error) => Err(error.clone()),
             Node::Attribute(attribute) => self.attribute(attribute),
             Node::And(pair) => self.logic(&pair.0, &pair.1, false),
@@ -419,6 +419,15 @@ fn refuse_key(map: &OwnedMap<'_>, key: &Value<'_>) -> Result<(), EvalError> {
         return Err(EvalError::new(format!("repeated key: {key}")));
     }
     Ok(())
+}
+
+/// A constant of the program, text and bytes borrowed.
+fn constant<'a>(value: &'a Value<'static>) -> Value<'a> {
+    match value {
+        Value::String(text) => Value::String(Text::Borrowed(text)),
+        Value::Bytes(bytes) => Value::Bytes(Blob::Borrowed(bytes)),
+        _ => value.clone(),
+    }
 }
 
 fn optional_entry<'a>(key: &Value<'_>, value: Value<'a>, optional: bool) -> Result<Option<Value<'a>>, EvalError> {

@@ -15,6 +15,19 @@ use crate::value::{Map, Value};
 /// `Any` are [`Type::Dyn`], other messages [`Type::Message`] by name.
 ///
 /// Scalar fields have no presence, as in proto3: set to zero they are unset.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use k8s_cel::{Environment, Evaluation, MessageType, Type};
+///
+/// let fields = [("name".to_owned(), Type::String), ("parent".to_owned(), Type::Message("example.Person".into()))];
+/// let person = Arc::new(MessageType::new("example.Person", fields));
+/// let environment = Environment::language().message_type(person);
+/// let program = environment.compile("example.Person{name: 'Ada'}.parent.name == ''")?;
+/// assert_eq!(program.evaluate(&Evaluation::new(&[])).result?.as_bool(), Some(true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct MessageType {
     pub(crate) name: Arc<str>,
