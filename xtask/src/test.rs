@@ -8,7 +8,7 @@
 //!   note; if a tool is neither skipped nor set, its tests fail with one clear line.
 //! - `UNSKEW_BIN`: the `unskew` binary of the same build.
 //! - `UNSKEW_SOAK=1`: run in full size (`cargo xtask soak`).
-//! - `UNSKEW_DISCOVERY_DATA`: passed through if the user set it.
+//! - `UNSKEW_DISCOVERY_DATA`, `UNSKEW_CEL_SPEC`: passed through if the user set them.
 //!
 //! Tests in a module `real` run with `cargo xtask real` alone.
 //!
@@ -39,7 +39,8 @@ or unpacked into target/tools. A tool that cannot be had is a failure unless --w
   cargo xtask test -- -p store watch        the tests of `store` with `watch` in their name
   cargo xtask test --without browser        leaves the browser tests out, and says so
 
-Environment: UNSKEW_DISCOVERY_DATA names a folder of recorded discovery documents for the test that reads them;
+Environment: UNSKEW_DISCOVERY_DATA names a folder of recorded discovery documents for the test that reads them,
+UNSKEW_CEL_SPEC a checkout of the CEL specification, whose conformance tests then run;
 UNSKEW_ETCD_OLD, UNSKEW_ETCD_NEW, UNSKEW_KUBECTL, UNSKEW_PYTHON, UNSKEW_CHROMIUM name tools of your own.
 ";
 
@@ -51,6 +52,9 @@ const SOAK_TIMEOUT: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Folder of recorded discovery documents, which are not in the checkout.
 const DISCOVERY_DATA: &str = "UNSKEW_DISCOVERY_DATA";
+
+/// A checkout of the CEL specification with its conformance tests.
+const CEL_SPEC: &str = "UNSKEW_CEL_SPEC";
 
 /// A folder with a real kube-apiserver and its etcd, as envtest has it.
 pub(crate) const REAL_ASSETS: &str = "KUBEBUILDER_ASSETS";
@@ -110,8 +114,10 @@ pub(crate) fn run(workspace: &Workspace, prepared: &TestInputs<'_>, args: &TestA
     job = job.args(harness_args(&args.cargo_args, size)).envs(provided.iter().map(|tool| (tool.variable, &tool.path)));
     job =
         job.env("UNSKEW_WITHOUT", tool_names(&args.skipped_tools)).env("UNSKEW_BIN", workspace.debug_binary("unskew"));
-    if let Some(data) = environment::path_variable(DISCOVERY_DATA) {
-        job = job.env(DISCOVERY_DATA, data);
+    for variable in [DISCOVERY_DATA, CEL_SPEC] {
+        if let Some(folder) = environment::path_variable(variable) {
+            job = job.env(variable, folder);
+        }
     }
     if let Some(assets) = environment::path_variable(REAL_ASSETS).filter(|_| size == TestSize::Real) {
         job = job.env("UNSKEW_ETCD_NEW", assets.join("etcd")).env(REAL_ASSETS, assets);
@@ -152,9 +158,10 @@ fn tool_names(tools: &[OptionalTool]) -> String {
 fn print_summary(results: &TestResults<'_>, provided: &[ProvidedTool], without: &[OptionalTool], took: Duration) {
     println!("\nTests\n{}", table::render(&results.rows()));
     println!("Tools\n{}", table::render(&tools::tool_rows(provided)));
-    let data =
-        environment::path_variable(DISCOVERY_DATA).map_or("not given".to_owned(), |data| data.display().to_string());
-    println!("{DISCOVERY_DATA}: {data}");
+    for variable in [DISCOVERY_DATA, CEL_SPEC] {
+        let folder = environment::path_variable(variable);
+        println!("{variable}: {}", folder.map_or("not given".to_owned(), |folder| folder.display().to_string()));
+    }
     let left_out = tool_names(without);
     println!("left out: {}", if left_out.is_empty() { "nothing" } else { &left_out });
     if results.ignored() > 0 {

@@ -1,6 +1,9 @@
 //! The list of targets with their seeds.
 
-use crate::{accept_header, discovery_json, object_body, patch, request_line, selectors, stored_object};
+use crate::{
+    accept_header, cel, cel_compile, cel_evaluate, discovery_json, object_body, patch, pattern, request_line,
+    selectors, stored_object,
+};
 
 /// One fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -49,4 +52,7 @@ pub const TARGETS: &[FuzzTarget] = &[
         seeds: stored_object::SEEDS,
         dictionary: stored_object::DICTIONARY,
     },
+    FuzzTarget { name: "cel_compile", run: cel_compile, seeds: cel::SEEDS, dictionary: cel::DICTIONARY },
+    FuzzTarget { name: "cel_evaluate", run: cel_evaluate, seeds: cel::SEEDS, dictionary: cel::DICTIONARY },
+    FuzzTarget { name: "pattern", run: pattern, seeds: pattern::SEEDS, dictionary: pattern::DICTIONARY },
 ];

@@ -10,6 +10,7 @@ use crate::decl::static_type;
 use crate::env::Environment;
 use crate::functions::{Declaration, Overload, simple_type};
 use crate::operators as op;
+use crate::program::ObjectKind;
 use crate::source::{Issue, add_issue};
 use crate::types::{Substitution, Type, most_general};
 
@@ -23,6 +24,8 @@ pub(crate) enum Reference {
     Local(u32),
     /// A type used as a value.
     Type(Type),
+    /// An object literal.
+    Construct(ObjectKind),
     /// A function; its possible overloads are a range of [`Checked::overloads`].
     Call(CallReference),
 }
@@ -180,6 +183,9 @@ impl<'s> Checker<'_, 's> {
         if let Some(decl) = self.env.types.iter().find(|decl| decl.type_name() == name) {
             return Some(Type::Object(Arc::clone(decl)));
         }
+        if let Some(message) = self.env.messages.get(name) {
+            return Some(Type::Message(Arc::clone(&message.name)));
+        }
         match name {
             "list" => Some(Type::list(Type::Dyn)),
             "map" => Some(Type::map(Type::Dyn, Type::Dyn)),
@@ -235,6 +241,7 @@ impl<'s> Checker<'_, 's> {
                         || starts("google.protobuf")
                         || self.env.variables.iter().any(|variable| starts(&variable.name))
                         || self.env.types.iter().any(|decl| starts(decl.type_name()))
+                        || self.env.messages.starts_with(starts)
                         || LIBRARY_TYPES.iter().any(|known| starts(known));
                 }
                 _ => return false,
@@ -253,6 +260,13 @@ impl<'s> Checker<'_, 's> {
             Type::Map(kv) => kv.1.clone(),
             Type::Object(decl) => match self.env.field(decl, field) {
                 Some(field) => static_type(&field.decl),
+                None => {
+                    self.report(id, format!("undefined field '{field}'"));
+                    Type::Error
+                }
+            },
+            Type::Message(name) => match self.env.messages.get(name).and_then(|message| message.fields.get(field)) {
+                Some(declared) => declared.clone(),
                 None => {
                     self.report(id, format!("undefined field '{field}'"));
                     Type::Error
@@ -412,6 +426,9 @@ impl<'s> Checker<'_, 's> {
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         let Some(previous) = previous else { return current };
         if self.substitution.assignable(&previous, &current) {
+            if self.env.is_language() && matches!(current, Type::Null) {
+                return previous;
+            }
             return most_general(&previous, &current).clone();
         }
         // Whether elements may differ is decided by `validate`.

@@ -238,7 +238,7 @@ impl<'e> Estimator<'e, '_> {
         if select.test_only {
             return sum;
         }
-        if matches!(self.type_of(select.operand), Type::Map(_) | Type::Object(_) | Type::Named(_)) {
+        if matches!(self.type_of(select.operand), Type::Map(_) | Type::Object(_) | Type::Message(_) | Type::Named(_)) {
             sum = sum.add(CostEstimate::fixed(1));
         }
         self.paths[id as usize] = self.append(self.path(select.operand), Step::Field(&select.field));

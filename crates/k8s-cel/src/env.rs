@@ -7,6 +7,7 @@ use crate::check::{Checked, check};
 use crate::decl::{DeclKind, DeclType, FieldDecl, name_objects, static_type};
 use crate::functions::{Declaration, Overload, declarations};
 use crate::macros::MacroSet;
+use crate::message::{MessageType, MessageTypes};
 use crate::parser::{Syntax, is_reserved, parse};
 use crate::plan::plan;
 use crate::program::Program;
@@ -27,6 +28,7 @@ pub struct Environment {
     pub(crate) variables: Vec<Variable>,
     /// Object types that expressions can name.
     pub(crate) types: Vec<Arc<DeclType>>,
+    pub(crate) messages: Arc<MessageTypes>,
     /// Minor of the newest release whose functions may be used.
     compatibility: u8,
     /// Minor of the server's own release.
@@ -66,9 +68,9 @@ impl Environment {
         Self {
             variables: Vec::new(),
             types: Vec::new(),
+            messages: Arc::default(),
             compatibility,
             server,
-
             unchecked: false,
             container: String::new(),
         }
@@ -132,6 +134,13 @@ impl Environment {
     #[must_use]
     pub fn object_type(mut self, decl: DeclType) -> Self {
         self.types.push(Arc::new(decl));
+        self
+    }
+
+    /// Declares a protobuf message type. No Kubernetes release has any; [`Environment::language`] can.
+    #[must_use]
+    pub fn message_type(mut self, message: Arc<MessageType>) -> Self {
+        Arc::make_mut(&mut self.messages).add(message);
         self
     }
 

@@ -12,11 +12,13 @@ use crate::error::EvalError;
 use crate::function::Function;
 use crate::library::authorizer::Authorizer;
 use crate::ops;
-use crate::program::{ConstantSet, ListNode, MapEntryNode, Node, ObjectNode, Order, OrderOperator, Program};
+use crate::program::{
+    ConstantSet, ListNode, MapEntryNode, Node, ObjectKind, ObjectNode, Order, OrderOperator, Program,
+};
 use crate::runtime_cost::{LIST, MAP, STRUCT, traverse};
 use crate::time::zone::TimeZones;
 use crate::value::map::OwnedMap;
-use crate::value::{List, Map, Value};
+use crate::value::{Blob, List, Map, Text, Value};
 
 pub(crate) use call::{Invocation, convert_constant};
 
@@ -169,7 +171,7 @@ impl<'a> Context<'a> {
 
     pub(crate) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
         match node {
-            Node::Const(value) => Ok(value.clone()),
+            Node::Const(value) => Ok(constant(value)),
             Node::Fail(error) => Err(error.clone()),
             Node::Attribute(attribute) => self.attribute(attribute),
             Node::And(pair) => self.logic(&pair.0, &pair.1, false),
@@ -346,6 +348,9 @@ impl<'a> Context<'a> {
     fn map_entry(&mut self, map: &mut OwnedMap<'a>, entry: &'a MapEntryNode) -> Result<(), EvalError> {
         let key = self.eval(&entry.key)?;
         let value = self.eval(&entry.value)?;
+        if self.is_language() {
+            refuse_key(map, &key)?;
+        }
         match optional_entry(&key, value, entry.optional)? {
             Some(value) => map.insert(key, value),
             None => map.remove(&key),
@@ -354,13 +359,17 @@ impl<'a> Context<'a> {
     }
 
     fn object(&mut self, object: &'a ObjectNode) -> Evaluated<'a> {
-        let mut map = OwnedMap::for_object(Arc::clone(&object.decl));
+        let mut map = match &object.kind {
+            ObjectKind::Declared(decl) => OwnedMap::for_object(Arc::clone(decl)),
+            ObjectKind::Message(message) => OwnedMap::for_message(Arc::clone(message)),
+            ObjectKind::WellKnown(_) => OwnedMap::default(),
+        };
         let mut failed = None;
         for (name, node, optional) in &object.fields {
             let value = self.eval(node).and_then(|value| optional_entry(&Value::from(&**name), value, *optional));
             match value {
-                Ok(Some(value)) => map.insert(Value::from(&**name), value),
-                Ok(None) => {}
+                Ok(Some(value)) if object.kind.keeps(name, &value) => map.insert(Value::from(&**name), value),
+                Ok(_) => {}
                 Err(error) => {
                     failed = Some(error);
                     break;
@@ -368,6 +377,9 @@ impl<'a> Context<'a> {
             }
         }
         self.constructed(failed, STRUCT)?;
+        if let ObjectKind::WellKnown(well_known) = object.kind {
+            return well_known.build(&map);
+        }
         Ok(Value::Map(Map::Owned(Arc::new(map))))
     }
 
@@ -402,6 +414,26 @@ impl<'a> Context<'a> {
             Value::Optional(Some(value)) if unwrap => Ok((*value).clone()),
             value => Ok(value),
         }
+    }
+}
+
+/// The specification, unlike Kubernetes, has no keys of other types and no repeated keys.
+fn refuse_key(map: &OwnedMap<'_>, key: &Value<'_>) -> Result<(), EvalError> {
+    if !matches!(key, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::String(_)) {
+        return Err(EvalError::new(format!("unsupported key type '{}'", key.type_name())));
+    }
+    if map.get(key).is_some() {
+        return Err(EvalError::new(format!("repeated key: {key}")));
+    }
+    Ok(())
+}
+
+/// A constant of the program, text and bytes borrowed.
+fn constant<'a>(value: &'a Value<'static>) -> Value<'a> {
+    match value {
+        Value::String(text) => Value::String(Text::Borrowed(text)),
+        Value::Bytes(bytes) => Value::Bytes(Blob::Borrowed(bytes)),
+        _ => value.clone(),
     }
 }
 

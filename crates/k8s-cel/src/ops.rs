@@ -165,7 +165,8 @@ fn keyed_equal(a: &List<'_>, b: &List<'_>, keys: &[String], fuel: &mut u64) -> R
 }
 
 fn maps_equal(a: &Map<'_>, b: &Map<'_>, fuel: &mut u64) -> Result<bool, EvalError> {
-    if a.len() != b.len() {
+    let messages = (a.message_type(), b.message_type());
+    if a.len() != b.len() || messages.0.map(|message| &message.name) != messages.1.map(|message| &message.name) {
         return Ok(false);
     }
     if let Map::Json(a, decl) = a

@@ -45,6 +45,7 @@ pub(crate) fn plan(ast: &Ast<'_>, checked: &Checked, env: &Environment) -> Resul
         root,
         binds,
         variables: env.variables.clone(),
+        messages: Arc::clone(&env.messages),
         locals,
         output: checked.type_of(ast.root).clone(),
         used_variables,
@@ -100,18 +101,18 @@ impl Planner<'_, '_> {
                     let (key, value) = (self.node(entry.key)?, self.node(entry.value)?);
                     planned.push(MapEntryNode { key, value, optional: entry.optional });
                 }
-                Ok(fold_map(planned))
+                Ok(if self.env.is_language() { Node::Map(planned.into_boxed_slice()) } else { fold_map(planned) })
             }
             ExprKind::Struct { fields, .. } => {
-                let Type::Object(decl) = self.checked.type_of(id) else {
+                let Reference::Construct(kind) = &self.checked.references[id as usize] else {
                     return Err(EvalError::new("unknown type"));
                 };
-                let decl = Arc::clone(decl);
+                let kind = kind.clone();
                 let mut planned = Vec::with_capacity(fields.len());
                 for field in fields {
                     planned.push((Box::from(&*field.name), self.node(field.value)?, field.optional));
                 }
-                Ok(Node::Object(Box::new(ObjectNode { decl, fields: planned })))
+                Ok(Node::Object(Box::new(ObjectNode { kind, fields: planned })))
             }
             ExprKind::Comprehension(fold) => self.comprehension(fold),
         }
@@ -134,7 +135,7 @@ impl Planner<'_, '_> {
                 Some((_, bind)) => Base::Lazy(*bind),
                 None => Base::Local(*slot),
             },
-            Reference::None | Reference::Call(_) => Base::Local(u32::MAX),
+            Reference::None | Reference::Call(_) | Reference::Construct(_) => Base::Local(u32::MAX),
         };
         Node::Attribute(Box::new(Attribute { base, qualifiers: Vec::new(), test_only: false }))
     }

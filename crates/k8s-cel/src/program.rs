@@ -10,6 +10,7 @@ use crate::decl::DeclType;
 use crate::env::Variable;
 use crate::error::EvalError;
 use crate::function::Function;
+use crate::message::{MessageType, MessageTypes, WellKnown};
 use crate::runtime_cost::CostRule;
 use crate::types::Type;
 use crate::value::Value;
@@ -21,6 +22,7 @@ pub struct Program {
     /// Values of bound variables, evaluated at their first use.
     pub(crate) binds: Vec<Node>,
     pub(crate) variables: Vec<Variable>,
+    pub(crate) messages: Arc<MessageTypes>,
     /// How many comprehension variables exist at once at most.
     pub(crate) locals: usize,
     pub(crate) output: Type,
@@ -152,8 +154,26 @@ pub(crate) struct MapEntryNode {
 
 #[derive(Debug)]
 pub(crate) struct ObjectNode {
-    pub(crate) decl: Arc<DeclType>,
+    pub(crate) kind: ObjectKind,
     pub(crate) fields: Vec<(Box<str>, Node, bool)>,
+}
+
+/// What an object literal constructs.
+#[derive(Clone, Debug)]
+pub(crate) enum ObjectKind {
+    Declared(Arc<DeclType>),
+    Message(Arc<MessageType>),
+    WellKnown(WellKnown),
+}
+
+impl ObjectKind {
+    /// Whether the object has the field if it is given this value. Messages do not keep fields that are set to nothing.
+    pub(crate) fn keeps(&self, field: &str, value: &Value<'_>) -> bool {
+        match self {
+            ObjectKind::Message(message) => message.keeps(field, value),
+            ObjectKind::Declared(_) | ObjectKind::WellKnown(_) => true,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -117,7 +117,8 @@ impl CostRule {
                     Some(Value::Int(depth)) => *depth as f64,
                     _ => 1.0,
                 };
-                (size(0) as f64 * depth) as u64 + 1 + LIST
+                // A negative depth makes the cost smaller, and below zero more than any limit.
+                (size(0) as f64 * depth + (1 + LIST) as f64) as i64 as u64
             }
             CostRule::SelfCompare(at) => self_compare(args.get(at))?,
             CostRule::Sets(factor) => size(0).saturating_mul(size(1)).saturating_mul(factor).saturating_add(1),

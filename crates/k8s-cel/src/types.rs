@@ -40,6 +40,10 @@ pub enum Type {
     Object(Arc<DeclType>),
     /// A type of a Kubernetes library without fields, e.g. `kubernetes.Quantity`.
     Named(&'static str),
+    /// `wrapper(T)`: a scalar or null, e.g. a field of type `google.protobuf.Int64Value`.
+    Wrapper(Arc<Type>),
+    /// A protobuf message type of the environment, by its full name.
+    Message(Arc<str>),
     /// The type of a type; without parameter the type of any type.
     Type(Option<Arc<Type>>),
     /// A type variable.
@@ -81,7 +85,7 @@ impl Type {
     /// The parameters: element types, key and value, and so on.
     fn parameters(&self) -> Vec<&Type> {
         match self {
-            Type::List(t) | Type::Optional(t) | Type::Type(Some(t)) => vec![t],
+            Type::List(t) | Type::Optional(t) | Type::Wrapper(t) | Type::Type(Some(t)) => vec![t],
             Type::Map(kv) => vec![&kv.0, &kv.1],
             _ => Vec::new(),
         }
@@ -102,6 +106,7 @@ impl Type {
         match (self, other) {
             (Type::Object(a), Type::Object(b)) => Arc::ptr_eq(a, b) || a.type_name() == b.type_name(),
             (Type::Named(a), Type::Named(b)) => a == b,
+            (Type::Message(a), Type::Message(b)) => a == b,
             (Type::Variable(a), Type::Variable(b)) => a == b,
             _ => {
                 std::mem::discriminant(self) == std::mem::discriminant(other) && {
@@ -130,7 +135,14 @@ impl Type {
     fn is_nullable(&self) -> bool {
         matches!(
             self,
-            Type::Null | Type::Optional(_) | Type::Object(_) | Type::Named(_) | Type::Duration | Type::Timestamp
+            Type::Null
+                | Type::Optional(_)
+                | Type::Object(_)
+                | Type::Message(_)
+                | Type::Wrapper(_)
+                | Type::Named(_)
+                | Type::Duration
+                | Type::Timestamp
         )
     }
 
@@ -162,6 +174,8 @@ impl fmt::Display for Type {
             Type::Optional(t) => write!(f, "optional_type({t})"),
             Type::Object(decl) => f.write_str(decl.type_name()),
             Type::Named(name) => f.write_str(name),
+            Type::Message(name) => f.write_str(name),
+            Type::Wrapper(t) => write!(f, "wrapper({t})"),
             Type::Type(Some(t)) => write!(f, "type({t})"),
             Type::Type(None) => f.write_str("type"),
             Type::Variable(n) => write!(f, "_var{n}"),
@@ -256,6 +270,7 @@ impl Substitution {
             (Type::Type(_), Type::Type(_)) => true,
             (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.unify(a, b),
             (Type::Map(a), Type::Map(b)) => self.unify(&a.0, &b.0) && self.unify(&a.1, &b.1),
+            (Type::Wrapper(a), b) | (b, Type::Wrapper(a)) if !matches!(b, Type::Wrapper(_)) => a.is_exactly(b),
             _ => a.is_exactly(b),
         }
     }
@@ -313,6 +328,7 @@ fn is_equal_or_less_specific(a: &Type, b: &Type) -> bool {
         (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => is_equal_or_less_specific(a, b),
         (Type::Map(a), Type::Map(b)) => is_equal_or_less_specific(&a.0, &b.0) && is_equal_or_less_specific(&a.1, &b.1),
         (Type::Type(_), Type::Type(_)) => true,
+        (Type::Wrapper(a), b) if !matches!(b, Type::Wrapper(_)) => a.is_exactly(b),
         _ => a.is_exactly(b),
     }
 }

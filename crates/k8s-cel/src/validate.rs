@@ -94,7 +94,7 @@ impl Validator<'_, '_> {
         let ExprKind::Literal(literal) = self.ast.kind(argument) else { return };
         let valid = match (function, literal) {
             ("duration", Literal::String(text)) => parse_duration(text).is_some(),
-            ("duration", Literal::Int(_)) => false,
+            ("duration", Literal::Int(_)) | ("duration" | "timestamp", Literal::Null) => false,
             ("timestamp", Literal::String(text)) => parse_rfc3339(text).is_some(),
             ("timestamp", Literal::Int(seconds)) => Timestamp::new(*seconds, 0).is_some(),
             ("matches", Literal::String(text)) => re2::translate(text).is_ok(),
@@ -136,7 +136,7 @@ impl Validator<'_, '_> {
         let value = self.checked.type_of(id);
         let valid = match clause {
             _ if value.is_dyn() => true,
-            Clause::Text => !matches!(value, Type::Optional(_) | Type::Object(_) | Type::Named(_)),
+            Clause::Text => !matches!(value, Type::Optional(_) | Type::Object(_) | Type::Message(_) | Type::Named(_)),
             Clause::Decimal if self.language && matches!(value, Type::Double) => true,
             Clause::Fixed(_) | Clause::Scientific(_) if self.language && matches!(value, Type::Int | Type::Uint) => {
                 true

@@ -74,6 +74,21 @@ fn stored_object_invariants_hold_for_mutated_seeds() {
     run_mutations("stored_object");
 }
 
+#[test]
+fn cel_compile_invariants_hold_for_mutated_seeds() {
+    run_mutations("cel_compile");
+}
+
+#[test]
+fn cel_evaluate_invariants_hold_for_mutated_seeds() {
+    run_mutations("cel_evaluate");
+}
+
+#[test]
+fn pattern_invariants_hold_for_mutated_seeds() {
+    run_mutations("pattern");
+}
+
 /// Deep enough to overflow the stack of a parser that recurses once per level.
 const LEVELS: usize = 100_000;
 

@@ -3,6 +3,8 @@
 use super::{Checker, Local, Reference};
 use crate::ast::{Comprehension, ExprId, MapEntry, StructField};
 use crate::decl::static_type;
+use crate::message::WellKnown;
+use crate::program::ObjectKind;
 use crate::types::Type;
 
 /// Parts of a map's type. The deepest literal that parses has fewer.
@@ -59,32 +61,24 @@ impl<'s> Checker<'_, 's> {
     }
 
     pub(super) fn structure(&mut self, id: ExprId, name: &str, fields: &[StructField<'s>]) {
-        let Some((found, _)) = self.lookup(name) else {
-            self.set(id, Type::Error);
-            return self.report_undeclared(id, name);
-        };
-        let decl = match &found {
-            Type::Type(Some(inner)) => match &**inner {
-                Type::Object(decl) => Some(decl.clone()),
-                other => {
-                    self.report(id, format!("'{other}' is not a message type"));
-                    None
-                }
-            },
-            other => {
-                self.report(id, format!("'{other}' is not a type"));
+        self.set(id, Type::Error);
+        let Some(named) = self.construction(name) else { return self.report_undeclared(id, name) };
+        let kind = match named {
+            Ok((kind, result)) => {
+                self.set(id, result);
+                self.refer(id, Reference::Construct(kind.clone()));
+                Some(kind)
+            }
+            Err(message) => {
+                self.report(id, message);
                 None
             }
         };
-        let result = decl.clone().map_or(Type::Error, Type::Object);
-        self.set(id, result.clone());
-        self.refer(id, Reference::Type(result));
         for field in fields {
             self.expr(field.value);
             let value = self.element_type(field.value, field.optional);
-            let declared =
-                decl.as_ref().and_then(|decl| self.env.field(decl, &field.name)).map(|f| static_type(&f.decl));
-            if declared.is_none() && decl.is_some() {
+            let declared = kind.as_ref().and_then(|kind| self.field_of(kind, &field.name));
+            if declared.is_none() && kind.is_some() {
                 self.report_at(field.offset, format!("undefined field '{}'", field.name));
             }
             let declared = declared.unwrap_or(Type::Error);
@@ -93,6 +87,32 @@ impl<'s> Checker<'_, 's> {
                 let message = format!("expected type of field '{name}' is '{declared}' but provided type is '{value}'");
                 self.report_at(field.offset, message);
             }
+        }
+    }
+
+    /// What an object literal of this name constructs, and its type, or why it cannot; nothing for unknown names.
+    fn construction(&self, name: &str) -> Option<Result<(ObjectKind, Type), String>> {
+        if self.env.is_language()
+            && let Some(well_known) = self.env.resolve(name, WellKnown::by_name)
+        {
+            return Some(Ok((ObjectKind::WellKnown(well_known), well_known.result())));
+        }
+        let (found, _) = self.lookup(name)?;
+        let Type::Type(Some(inner)) = &found else { return Some(Err(format!("'{found}' is not a type"))) };
+        let kind = match &**inner {
+            Type::Object(decl) => Some(ObjectKind::Declared(decl.clone())),
+            Type::Message(name) => self.env.messages.get(name).cloned().map(ObjectKind::Message),
+            _ => None,
+        };
+        let kind = kind.ok_or_else(|| format!("'{inner}' is not a message type"));
+        Some(kind.map(|kind| (kind, (**inner).clone())))
+    }
+
+    fn field_of(&self, kind: &ObjectKind, name: &str) -> Option<Type> {
+        match kind {
+            ObjectKind::Declared(decl) => self.env.field(decl, name).map(|field| static_type(&field.decl)),
+            ObjectKind::Message(message) => message.fields.get(name).cloned(),
+            ObjectKind::WellKnown(well_known) => well_known.field(name),
         }
     }
 

@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 use super::{Context, Evaluated, Input, LazyFields};
 use crate::decl::{DeclKind, DeclType};
 use crate::error::EvalError;
+use crate::message::MessageType;
 use crate::number::double_to_int;
 use crate::program::{Attribute, Base, FieldQualifier, Node, Qualifier, QualifierKind};
 use crate::value::{List, Map, Value, view, view_object};
@@ -17,6 +18,14 @@ enum Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    fn is_scalar(&self) -> bool {
+        match self {
+            Cursor::Json(json, _) => !matches!(json, Json::Object(_) | Json::Array(_)),
+            Cursor::Value(value) => !matches!(value, Value::Map(_) | Value::List(_) | Value::Optional(_)),
+            Cursor::Lazy(_) => false,
+        }
+    }
+
     fn value(self) -> Evaluated<'a> {
         match self {
             Cursor::Json(json, decl) => view(json, decl),
@@ -166,7 +175,14 @@ impl<'a> Context<'a> {
         qualifier: &'a Qualifier,
         presence: bool,
     ) -> Result<Option<Cursor<'a>>, EvalError> {
+        if let (Cursor::Value(Value::Map(map)), QualifierKind::Field(field)) = (&cursor, &qualifier.kind)
+            && let Some(message) = map.message_type()
+        {
+            return self.message_field(map, message, &field.name, presence);
+        }
         match &qualifier.kind {
+            // The specification refuses fields of scalars, Kubernetes treats them as absent.
+            QualifierKind::Field(_) if self.is_language() && cursor.is_scalar() => Err(EvalError::no_such_overload()),
             QualifierKind::Field(field) => match select_field(cursor, field)? {
                 None if !presence => Err(EvalError::no_such_key(&field.name)),
                 found => Ok(found),
@@ -182,6 +198,26 @@ impl<'a> Context<'a> {
                 }
             }
         }
+    }
+}
+
+impl<'a> Context<'a> {
+    /// A field of a message. Unset fields have the default value, unless `presence` asks whether they are set.
+    fn message_field(
+        &self,
+        map: &Map<'a>,
+        message: &MessageType,
+        name: &str,
+        presence: bool,
+    ) -> Result<Option<Cursor<'a>>, EvalError> {
+        let Some(declared) = message.fields.get(name) else {
+            return Err(EvalError::new(format!("no such field '{name}'")));
+        };
+        Ok(match map.find(&Value::from(name))? {
+            Some(value) => Some(Cursor::Value(value)),
+            None if presence => None,
+            None => Some(Cursor::Value(self.program.messages.default_of(declared))),
+        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Function calls: arguments, cost, dispatch.
 
+use std::ops::Deref;
+
 use super::{Context, Evaluated};
 use crate::convert;
 use crate::error::EvalError;
@@ -7,7 +9,7 @@ use crate::function::Function;
 use crate::library::{authorizer, lists, net, optionals, quantity, regexes, semver, sets, strings, times, url};
 use crate::library::{format, text_format};
 use crate::ops;
-use crate::program::CallNode;
+use crate::program::{CallNode, Node};
 use crate::runtime_cost::of_result;
 use crate::value::{List, Value};
 
@@ -20,8 +22,27 @@ pub(crate) fn convert_constant(function: Function, value: Value<'static>) -> Eva
 pub(crate) struct Invocation<'c, 'a> {
     pub(crate) function: Function,
     pub(crate) overload: &'static str,
-    pub(crate) args: Vec<Value<'a>>,
+    pub(crate) args: Args<'a>,
     pub(crate) node: &'c CallNode,
+}
+
+/// The arguments of a call; usual numbers of them need no allocation.
+pub(crate) enum Args<'a> {
+    One([Value<'a>; 1]),
+    Two([Value<'a>; 2]),
+    Many(Vec<Value<'a>>),
+}
+
+impl<'a> Deref for Args<'a> {
+    type Target = [Value<'a>];
+
+    fn deref(&self) -> &[Value<'a>] {
+        match self {
+            Args::One(args) => args,
+            Args::Two(args) => args,
+            Args::Many(args) => args,
+        }
+    }
 }
 
 impl<'a> Invocation<'_, 'a> {
@@ -50,30 +71,43 @@ impl<'a> Invocation<'_, 'a> {
     }
 }
 
+/// Calls with overloads for different numbers of arguments, like those with many arguments, end at the first error: the
+/// rest is not evaluated, and the call costs nothing.
+fn is_general(node: &CallNode) -> bool {
+    match node.function {
+        Function::IndexOf | Function::LastIndexOf => node.overload.is_empty(),
+        Function::FormatString => true,
+        _ => false,
+    }
+}
+
 impl<'a> Context<'a> {
     pub(super) fn call(&mut self, node: &'a CallNode) -> Evaluated<'a> {
-        let mut args = Vec::with_capacity(node.args.len());
-        // Calls with many arguments, or with overloads for different numbers of them, end at the first error.
-        let is_general = match node.function {
-            Function::IndexOf | Function::LastIndexOf => node.overload.is_empty() || node.args.len() > 2,
-            Function::FormatString => true,
-            _ => node.args.len() > 2,
-        };
         let mut failed: Option<EvalError> = None;
-        for (at, arg) in node.args.iter().enumerate() {
-            match self.eval(arg) {
-                Ok(value) => args.push(value),
-                Err(error) if error.is_cost_limit() => return Err(error),
-                Err(error) => {
-                    // The rest is not evaluated, and the call costs nothing.
-                    if is_general && at + 1 < node.args.len() {
+        let args = match node.args.as_slice() {
+            [only] => Args::One([self.argument(only, &mut failed)?]),
+            [left, right] => {
+                let left = self.argument(left, &mut failed)?;
+                if is_general(node)
+                    && let Some(error) = failed
+                {
+                    return Err(error);
+                }
+                Args::Two([left, self.argument(right, &mut failed)?])
+            }
+            nodes => {
+                let mut args = Vec::with_capacity(nodes.len());
+                for (at, arg) in nodes.iter().enumerate() {
+                    args.push(self.argument(arg, &mut failed)?);
+                    if at + 1 < nodes.len()
+                        && let Some(error) = failed
+                    {
                         return Err(error);
                     }
-                    args.push(Value::Null);
-                    failed = failed.or(Some(error));
                 }
+                Args::Many(args)
             }
-        }
+        };
         if let Some(error) = failed {
             // A match of a constant pattern is no call there; other calls cost what they would for a scalar.
             if node.regex.is_none() {
@@ -90,6 +124,17 @@ impl<'a> Context<'a> {
             self.charge_after(&result, of_result(node.cost, size))?;
         }
         result
+    }
+
+    /// The value of an argument; null in place of an error, of which the first is kept.
+    fn argument(&mut self, node: &'a Node, failed: &mut Option<EvalError>) -> Evaluated<'a> {
+        match self.eval(node) {
+            Err(error) if !error.is_cost_limit() => {
+                failed.get_or_insert(error);
+                Ok(Value::Null)
+            }
+            result => result,
+        }
     }
 
     fn dispatch(&mut self, call: Invocation<'_, 'a>) -> Evaluated<'a> {
@@ -239,10 +284,10 @@ impl<'a> Context<'a> {
     }
 }
 
-fn convert_call<'a>(mut call: Invocation<'_, 'a>) -> Evaluated<'a> {
-    match call.args.pop() {
-        Some(value) => convert::convert(call.function, value),
-        None => Err(call.no_overload()),
+fn convert_call<'a>(call: Invocation<'_, 'a>) -> Evaluated<'a> {
+    match call.args {
+        Args::One([value]) => convert::convert(call.function, value),
+        Args::Two(_) | Args::Many(_) => Err(call.no_overload()),
     }
 }
 

@@ -174,7 +174,10 @@ impl<'a> Context<'a> {
             self.charge_after(&value, 1)?;
             let inserted = value.and_then(|value| match value {
                 Value::Map(update) if entries => self.insert_all(&mut map, &update),
-                _ if entries => Err(EvalError::no_such_overload()),
+                value if entries => {
+                    let message = format!("no such overload: cel.@mapInsert(map, {})", value.type_name());
+                    Err(EvalError::new(message))
+                }
                 value => insert_new(&mut map, self.locals[fold.slot as usize].clone(), value),
             });
             if let Err(error) = inserted {

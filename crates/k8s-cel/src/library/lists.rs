@@ -15,6 +15,9 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
         Function::Includes => return includes(context, call),
         _ => {}
     }
+    if call.function == Function::Flatten && !matches!(call.args[0], Value::List(_)) {
+        return Err(cannot_flatten(call));
+    }
     let list = call.list(0)?;
     context.burn(list.len())?;
     if !accepts(call.function, list)? {
@@ -170,6 +173,15 @@ fn slice<'a>(list: &List<'a>, start: i64, end: i64) -> Evaluated<'a> {
         _ => format!("list is length {count}"),
     };
     Err(EvalError::new(format!("cannot slice({start}, {end}), {problem}")))
+}
+
+fn cannot_flatten(call: &Invocation<'_, '_>) -> EvalError {
+    let mut types = call.args.iter().map(|value| match value {
+        Value::Map(_) => "map(dyn, dyn)".to_owned(),
+        _ => value.type_name(),
+    });
+    let operand = types.next().unwrap_or_default();
+    EvalError::new(format!("no such overload: {operand}.flatten({})", types.collect::<Vec<_>>().join(", ")))
 }
 
 fn flatten<'a>(

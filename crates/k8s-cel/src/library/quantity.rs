@@ -19,6 +19,8 @@ pub struct Quantity {
 }
 
 const FORMAT: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+/// Digits that fit into 128 bits.
+const LARGE_DIGITS: usize = 38;
 const NANO: i32 = -9;
 const MAX_DIGITS: usize = 18;
 
@@ -126,17 +128,33 @@ impl Quantity {
         if binary && fraction.is_empty() && precision >= 0 {
             return Quantity { mantissa: sign * (shown << exponent), scale: 0, small: true };
         }
-        // In nanos, rounded up, no more than 64 bits of whole units.
+        // In nanos, rounded up; with a binary suffix no more than 64 bits of whole units.
         let limit = i128::from(i64::MAX) * 1_000_000_000;
         let scaled = if binary { shown.checked_mul(1i128 << exponent) } else { Some(shown) };
         let shift = (if binary { 0 } else { exponent }) - decimals - NANO;
-        let nanos = scaled.map_or(limit, |value| match u32::try_from(shift) {
-            Ok(up) => power(up).and_then(|factor| value.checked_mul(factor)).unwrap_or(limit),
+        let nanos = scaled.filter(|value| *value < i128::MAX).and_then(|value| match u32::try_from(shift) {
+            Ok(up) => value.checked_mul(power(up)?),
             Err(_) => {
-                power(shift.unsigned_abs()).map_or(i128::from(value > 0), |divisor| (value + divisor - 1) / divisor)
+                let divisor = power(shift.unsigned_abs());
+                Some(divisor.map_or(i128::from(value > 0), |divisor| {
+                    value.div_euclid(divisor) + i128::from(value % divisor > 0)
+                }))
             }
         });
-        Quantity { mantissa: sign * nanos.min(limit), scale: NANO, small: false }
+        match nanos {
+            Some(nanos) if !binary => Quantity { mantissa: sign * nanos, scale: NANO, small: false },
+            None if !binary => Self::large(whole, fraction, sign, exponent - decimals),
+            _ => Quantity { mantissa: sign * nanos.unwrap_or(limit).min(limit), scale: NANO, small: false },
+        }
+    }
+
+    /// More nanos than 128 bits hold: the first 38 digits.
+    fn large(whole: &str, fraction: &str, sign: i128, scale: i32) -> Quantity {
+        let digits = format!("{whole}{fraction}");
+        let digits = digits.trim_start_matches('0');
+        let kept = &digits[..digits.len().min(LARGE_DIGITS)];
+        let dropped = i32::try_from(digits.len() - kept.len()).unwrap_or(i32::MAX);
+        Quantity { mantissa: sign * kept.parse().unwrap_or(0), scale: scale.saturating_add(dropped), small: false }
     }
 
     fn as_integer(&self) -> Option<i64> {
@@ -145,7 +163,8 @@ impl Quantity {
     }
 
     fn approximate(&self) -> f64 {
-        if self.scale == 0 { self.mantissa as f64 } else { self.mantissa as f64 * 10f64.powi(self.scale) }
+        let power = || format!("1e{}", self.scale).parse().unwrap_or(f64::INFINITY);
+        if self.scale == 0 { self.mantissa as f64 } else { self.mantissa as f64 * power() }
     }
 
     /// The order of the numbers, whatever their form.
@@ -199,7 +218,9 @@ mod tests {
             ("0.1n", "1n", Ordering::Equal),
             ("Ki", "0", Ordering::Equal),
             ("-", ".", Ordering::Equal),
-            ("99999999999999999999", "9223372036854775807", Ordering::Equal),
+            ("99999999999999999999", "9223372036854775807", Ordering::Greater),
+            ("99999999999999999999Ki", "9223372036854775807", Ordering::Equal),
+            ("1e40", "1e39", Ordering::Greater),
         ] {
             assert_eq!(parse(a).compare(&parse(b)), order, "{a} {b}");
         }

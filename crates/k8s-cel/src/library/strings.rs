@@ -29,7 +29,7 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
         Function::UpperAscii => Ok(Value::from(text.to_ascii_uppercase())),
         Function::Reverse => Ok(Value::from(text.chars().rev().collect::<String>())),
         Function::Trim => Ok(part(text, trimmed(text))),
-        Function::IndexOf | Function::LastIndexOf => index_of(call, text),
+        Function::IndexOf | Function::LastIndexOf => index_of(context, call, text),
         Function::Replace => replace(context, call, text),
         Function::Split => split(context, call, text),
         _ => substring(call, text),
@@ -86,7 +86,7 @@ fn substring<'a>(call: &Invocation<'_, 'a>, text: &Text<'a>) -> Evaluated<'a> {
     Ok(part(text, from..to))
 }
 
-fn index_of<'a>(call: &Invocation<'_, 'a>, text: &Text<'a>) -> Evaluated<'a> {
+fn index_of<'a>(context: &Context<'a>, call: &Invocation<'_, 'a>, text: &Text<'a>) -> Evaluated<'a> {
     let wanted = call.text(1)?;
     let last = call.function == Function::LastIndexOf;
     let position = match call.args.get(2) {
@@ -97,7 +97,9 @@ fn index_of<'a>(call: &Invocation<'_, 'a>, text: &Text<'a>) -> Evaluated<'a> {
         let end = if last { i64::try_from(char_count(text)).unwrap_or(i64::MAX) } else { 0 };
         return Ok(Value::Int(position.unwrap_or(end)));
     }
-    if let Some(position) = position.filter(|position| *position < 0) {
+    // The specification refuses positions beyond the end, Kubernetes finds nothing there.
+    let beyond = |position: i64| context.is_language() && position as u64 > char_count(text) as u64;
+    if let Some(position) = position.filter(|position| *position < 0 || beyond(*position)) {
         return Err(out_of_range(position));
     }
     let found =

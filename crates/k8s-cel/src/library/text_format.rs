@@ -235,6 +235,13 @@ fn text(value: &Value<'_>, out: &mut String, limit: &mut u64) -> Result<(), Stri
         Value::Null => out.push_str("null"),
         Value::Type(value) => out.push_str(&type_name(value)),
         Value::Double(number) => out.push_str(&format_g(*number)),
+        Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => out.push_str(text),
+            Err(_) => {
+                let reason = "invalid UTF-8 in bytes, cannot convert to string";
+                return Err(format!("could not convert argument \"{reason}\" to string"));
+            }
+        },
         Value::Optional(_) | Value::Opaque(_) => return Err(Clause::Text.wrong_type(&value.type_name())),
         _ => out.push_str(&value.to_string()),
     }

@@ -8,7 +8,7 @@ use crate::value::Value;
 
 pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> Evaluated<'a> {
     match &call.args[0] {
-        Value::Duration(nanos) if call.args.len() == 1 => duration_field(call, *nanos),
+        Value::Duration(nanos) if call.args.len() == 1 => duration_field(context, call, *nanos),
         Value::Timestamp(timestamp) => {
             let offset = match call.args.get(1) {
                 None => 0,
@@ -35,11 +35,13 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
     }
 }
 
-fn duration_field<'a>(call: &Invocation<'_, 'a>, nanos: i64) -> Evaluated<'a> {
+fn duration_field<'a>(context: &Context<'a>, call: &Invocation<'_, 'a>, nanos: i64) -> Evaluated<'a> {
     Ok(Value::Int(match call.function {
         Function::GetHours => (duration_seconds(nanos) / 3600.0) as i64,
         Function::GetMinutes => (duration_seconds(nanos) / 60.0) as i64,
         Function::GetSeconds => nanos / NANOS,
+        // The specification has the part below a second, Kubernetes the whole duration.
+        Function::GetMilliseconds if context.is_language() => nanos / 1_000_000 % 1_000,
         Function::GetMilliseconds => nanos / 1_000_000,
         _ => return Err(call.no_overload()),
     }))

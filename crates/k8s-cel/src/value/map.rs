@@ -9,6 +9,7 @@ use super::{Text, Value, view};
 use crate::decl::{DeclKind, DeclType};
 use crate::error::EvalError;
 use crate::escaping::{escape, unescape};
+use crate::message::MessageType;
 use crate::types::Type;
 
 /// A map or object.
@@ -27,7 +28,14 @@ pub struct OwnedMap<'a> {
     /// Built once there are many entries.
     index: Option<HashMap<Key, usize>>,
     /// The type of a constructed object.
-    object: Option<Arc<DeclType>>,
+    object: Option<ObjectType>,
+}
+
+/// The type of an object that an expression constructed.
+#[derive(Clone, Debug)]
+enum ObjectType {
+    Declared(Arc<DeclType>),
+    Message(Arc<MessageType>),
 }
 
 /// A key in a form that can be hashed. Integers of both kinds are one key if they are equal.
@@ -75,7 +83,16 @@ fn same_key(a: &Value<'_>, b: &Value<'_>) -> bool {
 
 impl<'a> OwnedMap<'a> {
     pub(crate) fn for_object(decl: Arc<DeclType>) -> Self {
-        Self { object: Some(decl), ..Self::default() }
+        Self { object: Some(ObjectType::Declared(decl)), ..Self::default() }
+    }
+
+    pub(crate) fn for_message(message: Arc<MessageType>) -> Self {
+        Self { object: Some(ObjectType::Message(message)), ..Self::default() }
+    }
+
+    /// The value of the first entry.
+    pub(crate) fn first(&self) -> Option<&Value<'a>> {
+        self.entries.first().map(|(_, value)| value)
     }
 
     fn position(&self, key: &Value<'_>) -> Option<usize> {
@@ -176,7 +193,21 @@ impl<'a> Map<'a> {
     /// The type of a constructed object.
     pub(crate) fn object_type(&self) -> Option<Type> {
         match self {
-            Map::Owned(map) => map.object.as_ref().map(|decl| Type::Object(Arc::clone(decl))),
+            Map::Owned(map) => map.object.as_ref().map(|object| match object {
+                ObjectType::Declared(decl) => Type::Object(Arc::clone(decl)),
+                ObjectType::Message(message) => Type::Message(Arc::clone(&message.name)),
+            }),
+            Map::Json(..) => None,
+        }
+    }
+
+    /// The type of a message.
+    pub(crate) fn message_type(&self) -> Option<&Arc<MessageType>> {
+        match self {
+            Map::Owned(map) => match &map.object {
+                Some(ObjectType::Message(message)) => Some(message),
+                _ => None,
+            },
             Map::Json(..) => None,
         }
     }

@@ -1,6 +1,7 @@
 //! Tests of the crate through its interface.
 
 mod case;
+mod conformance;
 mod fuzz;
 mod lazy;
 mod limits;

@@ -61,6 +61,7 @@ fn text(value: &Value<'_>, out: &mut String, limit: &mut u64) -> Result<(), Stri
     }
     match value {
         Value::List(list) => list_text(list, out, limit),
+        Value::Map(map) if map.message_type().is_some() => Err(Clause::Text.wrong_type(&value.type_name())),
         Value::Map(map) => map_text(map, out, limit),
         Value::Double(number) => {
             out.push_str(&special(*number).map_or_else(|| format_g(*number), str::to_owned));
