@@ -89,6 +89,11 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
+    /// Creates an error for a malformed value that is not repeated.
+    pub fn invalid_without_value(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, None, detail)
+    }
+
     /// Creates an error for a missing value.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)

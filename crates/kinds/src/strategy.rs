@@ -23,6 +23,7 @@ use crate::release::Release;
 use crate::review::ReviewKind;
 use crate::update_validation::ObjectUpdate;
 use crate::update_validation::immutable_fields::ImmutableField;
+use crate::validation::Field;
 
 /// Rules of a kind without deviations.
 pub(crate) const RULES: KindRules = KindRules { generation: GenerationRule::Absent, ..KindRules::NAMESPACED };
@@ -49,7 +50,12 @@ pub struct KindStrategy {
     /// True if an update removes the object because no finalizer is left. Old state first.
     pub is_removed_by_update: fn(&JsonObject, &JsonObject) -> bool,
     pub(crate) subresources: &'static [SubresourceStrategy],
-    pub(crate) validate: fn(&mut Vec<FieldError>, &JsonObject),
+    /// Reports invalid values of a new or updated object.
+    pub(crate) validate: fn(Field<'_>),
+    /// Reports what is invalid in a new object alone.
+    pub(crate) validate_create: fn(Field<'_>),
+    /// Reports invalid values of an updated status: the whole object, new state first.
+    pub(crate) validate_status: fn(Field<'_>, Field<'_>),
     pub(crate) validate_update: fn(ObjectUpdate<'_>, &str) -> Vec<FieldError>,
     pub(crate) immutable_fields: &'static [ImmutableField],
     /// The columns of a table.
@@ -83,7 +89,9 @@ impl KindStrategy {
         adjust_deletion: |_, outcome, _| outcome,
         is_removed_by_update: delete::is_removed_by_update,
         subresources: &[],
-        validate: |_, _| {},
+        validate: |_| {},
+        validate_create: |_| {},
+        validate_status: |_, _| {},
         validate_update: |_, _| Vec::new(),
         immutable_fields: &[],
         columns: DEFAULT_COLUMNS,

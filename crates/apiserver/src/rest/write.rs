@@ -7,7 +7,7 @@ use bytes::Bytes;
 use edge::{Request, Response};
 use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
-use kinds::types_of;
+use kinds::{types_of, value_validation};
 use object::managed_fields::{self, FieldManager};
 use object::metadata::CreateContext;
 use object::rules::StatusSubresource;
@@ -259,7 +259,8 @@ impl RequestContext<'_> {
     fn validate_update(self, old: &JsonObject, new: &JsonObject) -> Vec<FieldError> {
         let (served, gates) = (self.resource.served, &self.server.feature_gates);
         let mut errors = validate::validate_metadata_update(old, new, &served.rules);
-        errors.extend(built_in_types::validate_new_values(served.kind.strategy, Some(old), new));
+        let subresource = &*self.target.subresource;
+        errors.extend(value_validation::validate_values(served.kind.strategy, gates, subresource, [old, new]));
         errors.extend(built_in_types::validate_immutable_fields([old, new], gates, served, &self.target.subresource));
         errors
     }
@@ -363,7 +364,7 @@ fn prepare_for_create(
     let api_version = context.api_version();
     managed_fields::record_update(&JsonObject::new(), object, &context.field_manager(options, &api_version));
     let mut errors = validate::validate_metadata(object, rules);
-    errors.extend(built_in_types::validate_new_values(strategy, None, object));
+    errors.extend(value_validation::validate_create(strategy, &context.server.feature_gates, object));
     Rejection::ensure_no_errors(errors)
 }
 
