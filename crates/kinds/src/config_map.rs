@@ -2,6 +2,7 @@
 
 use api::FieldError;
 use api::json::JsonObject;
+use api::validation::validate_config_key;
 use object::Rejection;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, count_at, string_column};
@@ -9,7 +10,6 @@ use serde_json::Value;
 
 use crate::strategy::KindStrategy;
 use crate::validation::Field;
-use crate::validation::names::validate_config_key;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     prepare_for_create: |_, map| validate_data(None, map),

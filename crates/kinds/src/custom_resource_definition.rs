@@ -14,6 +14,7 @@ use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
     validate_update: |definition, _| check_update(definition),
     immutable_fields: &[fixed_field("spec.group"), fixed_field("spec.names.plural")],

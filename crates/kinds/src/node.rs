@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use api::FieldError;
 use api::json::JsonObject;
+use api::validation::validate_label_value;
 use object::selectable_fields::SelectableFields;
 use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column, wide_column};
 use object::table::{Column, cells};
@@ -13,11 +14,16 @@ use serde_json::Value;
 
 use crate::fields::{list_items, set_if_absent};
 use crate::release::Release;
+use crate::pod::validation::TAINT_EFFECTS;
 use crate::strategy::KindStrategy;
+use crate::validation::Field;
 use crate::update_validation::ObjectUpdate;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     keeps_status_on_create: true,
+    validate_create: check_new_node,
+    validate: |node| check_taints(node.path("spec.taints"), node.path("metadata.taints")),
+    validate_status: |node, _| check_resources(node),
     validate_update: |node, _| check_update(node),
     columns: NODES,
     selectable_fields: &SelectableFields {
@@ -30,6 +36,44 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     },
     ..KindStrategy::DEFAULT
 };
+
+fn check_new_node(node: Field<'_>) {
+    check_resources(node);
+    let ranges = node.path("spec.podCIDRs");
+    let parsed: Vec<_> = ranges.items().filter_map(Field::legacy_cidr).collect();
+    let is_dual = parsed.iter().any(|(first, _)| first.is_ipv4()) && parsed.iter().any(|(first, _)| first.is_ipv6());
+    if ranges.len() > 1 && (!is_dual || ranges.len() > 2) {
+        ranges.invalid("may specify no more than one CIDR for each IP family");
+    }
+}
+
+/// `shown` is the path of the list in errors of a new node, which is not its own.
+fn check_taints<'a>(taints: Field<'a>, shown: Field<'a>) {
+    let mut seen = BTreeSet::new();
+    for (index, taint) in taints.items().enumerate() {
+        let taint = taint.reported_at(shown.index(index));
+        let (key, value, effect) = (taint.at("key"), taint.at("value"), taint.at("effect"));
+        key.qualified_name();
+        let errors = validate_label_value(value.text());
+        if !errors.is_empty() {
+            value.invalid_text(errors.join(";"));
+        }
+        effect.require_one_of(&TAINT_EFFECTS);
+        if !seen.insert((effect.text(), key.text())) {
+            let shown = taint.value().cloned().unwrap_or_default();
+            let detail = "taints must be unique by key and effect pair";
+            taint.add_error(FieldError::duplicate(taint.path_text(), shown).with_detail(detail));
+        }
+    }
+}
+
+fn check_resources(node: Field<'_>) {
+    for list in ["capacity", "allocatable"].map(|name| node.at("status").at(name)) {
+        for (name, amount) in list.entries() {
+            amount.reported_at(list.at(name)).resource_amount(name);
+        }
+    }
+}
 
 fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -54,7 +54,7 @@ const SOURCES: &[VolumeSource] = &[
         volume_sources::check_secret(source.at("secretRef"), &["name", "namespace"]);
     }),
     source("fc", volume_sources::check_fc),
-    source("flexVolume", volume_sources::check_flex),
+    VolumeSource { shown_as_second: "", ..source("flexVolume", volume_sources::check_flex) },
     source("azureFile", volume_sources::check_azure_file),
     source("vsphereVolume", |source| source.require(&["volumePath"])),
     source("photonPersistentDisk", |source| source.require(&["pdID"])),
@@ -80,12 +80,36 @@ const SOURCES: &[VolumeSource] = &[
     }),
 ];
 
-fn check_volume(volume: Field<'_>) {
-    check_volume_spec(volume.at("spec"), volume.path("metadata.name").text());
+const INLINE: &str = "may not be specified in the context of inline volumes";
+
+/// The spec of a volume that has no object of its own.
+pub(crate) fn check_inline_volume_spec(spec: Field<'_>) {
+    spec.forbid(&["claimRef"], INLINE);
+    if spec.at("capacity").len() > 0 {
+        spec.at("capacity").forbidden(INLINE);
+    }
+    if !spec.at("csi").is_present() {
+        spec.at("csi").required("has to be specified in the context of inline volumes");
+    }
+    check_access_modes(spec, "");
+    check_each_access_mode(spec);
+    if !matches!(spec.at("persistentVolumeReclaimPolicy").text(), "" | "Retain") {
+        let detail = "may only be Retain in the context of inline volumes";
+        spec.at("persistentVolumeReclaimPolicy").forbidden(detail);
+    }
+    spec.forbid(&["nodeAffinity"], INLINE);
+    check_one_source(spec, SOURCES);
+    if !spec.at("storageClassName").text().is_empty() {
+        spec.at("storageClassName").forbidden(INLINE);
+    }
+    if !matches!(spec.at("volumeMode").text(), "" | "Filesystem") {
+        let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        spec.at("volumeMode").forbidden(detail);
+    }
 }
 
-/// `name` is the name of the volume.
-pub(crate) fn check_volume_spec(spec: Field<'_>, name: &str) {
+fn check_volume(volume: Field<'_>) {
+    let (spec, name) = (volume.at("spec"), volume.path("metadata.name").text());
     check_access_modes(spec, "");
     check_each_access_mode(spec);
     check_capacity(spec.at("capacity"));
@@ -99,7 +123,8 @@ pub(crate) fn check_volume_spec(spec: Field<'_>, name: &str) {
         }
     }
     check_one_source(spec, SOURCES);
-    if spec.at("iscsi").is_present() {
+    let first = SOURCES.iter().find(|source| spec.at(source.field).is_present());
+    if first.is_some_and(|source| source.field == "iscsi") {
         volume_sources::check_iscsi(spec.at("iscsi"), false, name);
     }
     if spec.at("local").is_present() && !affinity.is_present() {

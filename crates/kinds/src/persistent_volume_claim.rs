@@ -83,12 +83,12 @@ fn check_data_sources(spec: Field<'_>) {
     if !namespace.text().is_empty() {
         namespace.dns_label();
         if source.is_present() {
-            spec.invalid_as(source.path_text(), "may not be specified when dataSourceRef.namespace is specified");
+            spec.invalid_as(json!({}), "may not be specified when dataSourceRef.namespace is specified");
         }
     } else if source.is_present() && reference.is_present() {
         let is_same = |name: &&'static str| source.at(name).value() == reference.at(name).value();
         if !["apiGroup", "kind", "name"].iter().all(is_same) {
-            spec.invalid_as(source.path_text(), "must match dataSourceRef");
+            spec.invalid_as(json!({}), "must match dataSourceRef");
         }
     }
 }

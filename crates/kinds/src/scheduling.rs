@@ -13,7 +13,7 @@ use crate::validation::Field;
 
 pub(crate) static PRIORITY_CLASS_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
-    validate: check_priority_class,
+    validate_create: check_priority_class,
     immutable_fields: &[forbidden_change("value", "may not be changed in an update."), fixed_field("preemptionPolicy")],
     columns: PRIORITY_CLASSES,
     ..KindStrategy::DEFAULT

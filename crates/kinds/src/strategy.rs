@@ -50,6 +50,8 @@ pub struct KindStrategy {
     /// True if an update removes the object because no finalizer is left. Old state first.
     pub is_removed_by_update: fn(&JsonObject, &JsonObject) -> bool,
     pub(crate) subresources: &'static [SubresourceStrategy],
+    /// Whether a finalizer needs no domain: kinds of other components than kube-apiserver.
+    pub(crate) allows_any_finalizer: bool,
     /// Reports invalid values of a new or updated object.
     pub(crate) validate: fn(Field<'_>),
     /// Reports what is invalid in a new object alone.
@@ -89,6 +91,7 @@ impl KindStrategy {
         adjust_deletion: |_, outcome, _| outcome,
         is_removed_by_update: delete::is_removed_by_update,
         subresources: &[],
+        allows_any_finalizer: false,
         validate: |_| {},
         validate_create: |_| {},
         validate_status: |_, _| {},

@@ -8,11 +8,12 @@ use api::json::JsonObject;
 
 use crate::feature_gates::FeatureGates;
 use crate::strategy::KindStrategy;
-use crate::validation::Report;
+use crate::validation::{Field, Report};
 
 /// The invalid values of a new object.
 pub fn validate_create(strategy: &KindStrategy, gates: &FeatureGates, object: &JsonObject) -> Vec<FieldError> {
     let report = Report::new(gates);
+    check_finalizers(strategy, report.root(object));
     (strategy.validate)(report.root(object));
     (strategy.validate_create)(report.root(object));
     report.take_errors()
@@ -27,6 +28,7 @@ pub fn validate_values(
     [old, new]: [&JsonObject; 2],
 ) -> Vec<FieldError> {
     let report = Report::new(gates);
+    check_finalizers(strategy, report.root(new));
     if subresource == "status" {
         (strategy.validate_status)(report.root(new), report.root(old));
         return report.take_errors();
@@ -39,6 +41,13 @@ pub fn validate_values(
         errors.retain(|error| !before.contains(error));
     }
     errors
+}
+
+/// Finalizers without a domain are those of Kubernetes.
+fn check_finalizers(strategy: &KindStrategy, object: Field<'_>) {
+    if !strategy.allows_any_finalizer {
+        object.path("metadata.finalizers").each(|finalizer| finalizer.finalizer_name());
+    }
 }
 
 #[cfg(test)]

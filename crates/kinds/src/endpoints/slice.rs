@@ -10,7 +10,6 @@ use crate::validation::Field;
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
 const PORTS_MAX: usize = 20_000;
-const TOPOLOGY_LABELS_MAX: usize = 16;
 const HINTS_MAX: usize = 8;
 
 pub(super) fn check_slice(slice: Field<'_>) {
@@ -47,9 +46,6 @@ fn check_endpoint(endpoint: Field<'_>, kind: &str) {
     if endpoint.at("nodeName").is_present() {
         endpoint.at("nodeName").dns_subdomain();
     }
-    let topology = endpoint.at("deprecatedTopology");
-    topology.at_most(TOPOLOGY_LABELS_MAX);
-    topology.labels();
     if endpoint.at("hostname").is_present() {
         endpoint.at("hostname").dns_label();
     }

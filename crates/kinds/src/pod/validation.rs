@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use crate::validation::Field;
 use crate::validation::resources::ResourceScope;
 
-pub(crate) use scheduling::check_tolerations;
+pub(crate) use scheduling::{TAINT_EFFECTS, check_tolerations};
 pub(crate) use status::check_pod_status;
 
 pub(crate) const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];

@@ -10,11 +10,10 @@ const ENV_VAR_NAME: &str = "a valid environment variable name must consist only 
 const STRICT_ENV_VAR_NAME: &str = "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or \
      '.', and must not start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation \
      is '[-._a-zA-Z][-._a-zA-Z0-9]*')";
-const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
-     'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
      alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
      '[A-Za-z_][A-Za-z0-9_]*')";
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const WILDCARD_SUBDOMAIN: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which \
      must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. \
      '*.example.com', regex used for validation is \
@@ -25,8 +24,6 @@ const SUBDOMAIN_WITH_UNDERSCORE: &str = "a lowercase RFC 1123 subdomain must con
      '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
      '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const BACKSTEPS: &str = "must not contain '..'";
-/// Limit for the name of an environment variable's config key.
-const CONFIG_KEY_LENGTH_MAX: usize = 253;
 
 /// Limit for a signer: a domain, and a path of a label and a domain.
 const SIGNER_LENGTH_MAX: usize = 253 + 1 + 253 + 1 + 63;
@@ -60,7 +57,7 @@ impl<'a> Field<'a> {
     }
 
     pub(crate) fn config_key(self) -> bool {
-        self.check_text(validate_config_key(self.text()))
+        self.check_text(rule::validate_config_key(self.text()))
     }
 
     pub(crate) fn wildcard_subdomain(self) -> bool {
@@ -101,6 +98,13 @@ impl<'a> Field<'a> {
             ".." => self.invalid_text("must not be '..'"),
             _ if text.starts_with("..") => self.invalid_text("must not start with '..'"),
             _ => {}
+        }
+    }
+
+    /// A finalizer of Kubernetes itself, or one with a domain.
+    pub(crate) fn finalizer_name(self) {
+        if !self.text().contains('/') && !STANDARD_FINALIZERS.contains(&self.text()) {
+            self.invalid_text("name is neither a standard finalizer name nor is it fully qualified");
         }
     }
 
@@ -200,25 +204,6 @@ impl<'a> Field<'a> {
 pub(crate) fn is_c_identifier(text: &str) -> bool {
     let is_inner = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
     text.bytes().all(is_inner) && text.bytes().next().is_some_and(|first| !first.is_ascii_digit())
-}
-
-pub(crate) fn validate_config_key(key: &str) -> ValidationErrors {
-    let mut errors = ValidationErrors::new();
-    if key.len() > CONFIG_KEY_LENGTH_MAX {
-        errors.push("must be no more than 253 characters".into());
-    }
-    if key.is_empty() || !key.bytes().all(|byte| matches!(byte, b'-' | b'.' | b'_') || byte.is_ascii_alphanumeric()) {
-        errors.push(CONFIG_KEY.into());
-    }
-    if key == "." {
-        errors.push("must not be '.'".into());
-    }
-    if key == ".." {
-        errors.push("must not be '..'".into());
-    } else if key.starts_with("..") {
-        errors.push("must not start with '..'".into());
-    }
-    errors
 }
 
 pub(crate) fn validate_wildcard_subdomain(value: &str) -> ValidationErrors {

@@ -5,7 +5,7 @@ use super::Field;
 /// One kind of source: its field, the path in Kubernetes' messages where that is another, and its rules.
 pub(crate) struct VolumeSource {
     pub(crate) field: &'static str,
-    /// The path that is shown if there is another source as well.
+    /// The path that is shown if there is another source as well; empty where Kubernetes does not check that.
     pub(crate) shown_as_second: &'static str,
     /// The path that is shown in errors of the rules.
     pub(crate) shown: &'static str,
@@ -31,7 +31,7 @@ pub(crate) fn check_one_source(volume: Field<'_>, sources: &'static [VolumeSourc
         Some(source) => (source.check)(volume.at(source.field).reported_at(volume.at(source.shown))),
         None => volume.required("must specify a volume type"),
     }
-    for second in present {
+    for second in present.filter(|source| !source.shown_as_second.is_empty()) {
         volume.at(second.shown_as_second).forbidden("may not specify more than 1 volume type");
     }
 }
