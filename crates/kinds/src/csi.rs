@@ -44,7 +44,7 @@ pub(crate) static CSI_NODE_STRATEGY: KindStrategy = KindStrategy {
 
 pub(crate) static CSI_STORAGE_CAPACITY_STRATEGY: KindStrategy = KindStrategy {
     immutable_fields: &[fixed_field("nodeTopology"), fixed_field("storageClassName")],
-    validate_create: |capacity| {
+    validate: |capacity| {
         capacity.at("nodeTopology").label_selector();
         capacity.at("storageClassName").dns_subdomain();
         if capacity.at("capacity").is_present() {

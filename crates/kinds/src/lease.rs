@@ -29,6 +29,10 @@ const OLDEST_EMULATION_VERSION: &str = "OldestEmulationVersion";
 fn check_lease(spec: Field<'_>) {
     spec.at("leaseDurationSeconds").positive_if_present();
     spec.at("leaseTransitions").not_negative();
+    // Without the feature gate, both fields are ignored.
+    if !spec.is_enabled("CoordinatedLeaderElection") {
+        return;
+    }
     if spec.at("strategy").is_present() {
         check_strategy(spec.at("strategy"));
     }

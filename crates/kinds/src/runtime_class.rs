@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use object::KindRules;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_column};
+use serde_json::json;
 
 use crate::pod::validation::check_tolerations;
 use crate::strategy::{KindStrategy, RULES};
@@ -14,7 +15,7 @@ use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { allows_unconditional_update: false, ..RULES },
-    validate_create: check_runtime_class,
+    validate: check_runtime_class,
     immutable_fields: &[fixed_field("handler")],
     columns: RUNTIME_CLASSES,
     ..KindStrategy::DEFAULT
@@ -35,7 +36,12 @@ fn check_runtime_class(class: Field<'_>) {
     let mut seen = HashSet::new();
     for toleration in tolerations.items() {
         if !seen.insert(["key", "operator", "value", "effect"].map(|name| toleration.at(name).text())) {
-            toleration.duplicate();
+            // As Kubernetes' own type is shown.
+            let text = |name| toleration.at(name).text();
+            toleration.duplicate_of(json!({
+                "Key": text("key"), "Operator": text("operator"), "Value": text("value"), "Effect": text("effect"),
+                "TolerationSeconds": toleration.at("tolerationSeconds").integer(),
+            }));
         }
     }
 }

@@ -13,14 +13,12 @@ use crate::release::Release::{self, *};
 use crate::strategy::{KindStrategy, RULES};
 use crate::validation::Field;
 use crate::validation::addresses::parse_cidr;
-use crate::validation::conditions::check_conditions;
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     validate: |range| check_ranges(range.path("spec.cidrs")),
-    validate_status: |range, _| check_conditions(range.path("status.conditions")),
     validate_update: |range, _| check_update(range),
     immutable_fields: &[fixed_field("spec.cidrs").until(R33)],
     columns: SERVICE_CIDRS,

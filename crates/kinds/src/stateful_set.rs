@@ -166,8 +166,9 @@ pub(crate) fn set_stateful_set_defaults(spec: &mut JsonObject, gates: &FeatureGa
         }
     }
     for claim in objects_mut(spec, "volumeClaimTemplates") {
-        set_if_empty(claim, "kind", "PersistentVolumeClaim");
-        set_if_empty(claim, "apiVersion", "v1");
+        // Whatever the client sent: nothing else is a claim.
+        claim.insert("kind".to_owned(), "PersistentVolumeClaim".into());
+        claim.insert("apiVersion".to_owned(), "v1".into());
     }
     if let Some(retention) = object_field_mut(spec, "persistentVolumeClaimRetentionPolicy") {
         set_if_empty(retention, "whenDeleted", "Retain");

@@ -33,7 +33,12 @@ pub(super) fn check_autoscaler(autoscaler: Field<'_>) {
     if min.is_present() && max.integer_or_zero() < min.integer_or_zero() {
         max.invalid_as(max.integer_or_zero(), "must be greater than or equal to `minReplicas`");
     }
-    check_reference(spec.at("scaleTargetRef"));
+    let target = spec.at("scaleTargetRef");
+    check_reference(target);
+    let version = target.at("apiVersion");
+    if !version.text().contains('/') && target.at("kind").text() != "ReplicationController" {
+        version.invalid_text("apiVersion must specify API group");
+    }
     // The only metric of version 1.
     let utilization = spec.at("targetCPUUtilizationPercentage");
     if utilization.integer().is_some_and(|percentage| percentage < 1) {
