@@ -15,6 +15,8 @@ pub struct FieldError {
     field: String,
     /// `None` where Kubernetes does not show the value.
     value: Option<Value>,
+    /// The text in place of the value, where Go prints it in another order than ours.
+    shown: Option<String>,
     detail: String,
 }
 
@@ -104,6 +106,11 @@ impl FieldError {
         Self { detail: detail.into(), ..self }
     }
 
+    /// Shows this text in place of the value.
+    pub fn showing(self, text: impl Into<String>) -> Self {
+        Self { shown: Some(text.into()), ..self }
+    }
+
     /// Creates an error for a repeated value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
@@ -161,7 +168,10 @@ impl FieldError {
     /// Returns the message without the field.
     pub fn body(&self) -> String {
         let mut body = self.kind.message_prefix().to_owned();
-        if let Some(value) = &self.value {
+        if let Some(shown) = &self.shown {
+            body.push_str(": ");
+            body.push_str(shown);
+        } else if let Some(value) = &self.value {
             body.push_str(": ");
             match value {
                 Value::String(text) => body.push_str(&Quoted(text).to_string()),
@@ -190,7 +200,7 @@ impl FieldError {
     }
 
     fn new(kind: FieldErrorKind, field: impl Into<String>, value: Option<Value>, detail: impl Into<String>) -> Self {
-        Self { kind, field: field.into(), value, detail: detail.into() }
+        Self { kind, field: field.into(), value, shown: None, detail: detail.into() }
     }
 }
 

@@ -9,7 +9,7 @@ use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::Field;
+use crate::validation::{Field, go_object};
 use crate::validation::labels::selector_matches;
 use crate::workload::{
     CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, WorkloadWords, check_collisions, check_runs_for_ever,
@@ -62,8 +62,8 @@ fn check_update_strategy(strategy: Field<'_>) {
             }
         }
         other => {
-            let shown = json!({"Type": other, "RollingUpdate": rolling.value()});
-            strategy.unsupported_as(shown, &["RollingUpdate", "OnDelete"]);
+            let shown = go_object(&[("Type", other.into()), ("RollingUpdate", json!(rolling.value()))]);
+            strategy.unsupported_showing(shown, &["RollingUpdate", "OnDelete"]);
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::fields::restore_metadata_field;
 use crate::strategy::{KindStrategy, RULES, SubresourceStrategy};
-use crate::validation::Field;
+use crate::validation::{Field, go_label_selector, go_object};
 use crate::workload::{
     CONTAINERS, IMAGES, READY, SELECTOR_IS_FIXED, WorkloadWords, check_available_are_ready, check_collisions,
     check_replica_counts, check_selector, check_template, set_rolling_update_defaults,
@@ -36,7 +36,8 @@ fn check_spec(spec: Field<'_>) {
     if check_selector(spec.at("selector"), &WORDS) {
         check_template(spec.at("template"), spec.at("selector"), &WORDS);
     } else {
-        spec.at("selector").invalid("invalid label selector");
+        let selector = spec.at("selector");
+        selector.invalid_showing(go_label_selector(selector.value()), "invalid label selector");
     }
     check_strategy(spec.at("strategy"));
     spec.at("minReadySeconds").not_negative();
@@ -62,8 +63,8 @@ fn check_strategy(strategy: Field<'_>) {
             unavailable.at_most_100_percent();
         }
         other => {
-            let shown = json!({"Type": other, "RollingUpdate": rolling.value()});
-            strategy.unsupported_as(shown, &["Recreate", "RollingUpdate"]);
+            let shown = go_object(&[("Type", other.into()), ("RollingUpdate", json!(rolling.value()))]);
+            strategy.unsupported_showing(shown, &["Recreate", "RollingUpdate"]);
         }
     }
 }

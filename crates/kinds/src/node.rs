@@ -16,13 +16,24 @@ use crate::fields::{list_items, set_if_absent};
 use crate::release::Release;
 use crate::pod::validation::TAINT_EFFECTS;
 use crate::strategy::KindStrategy;
-use crate::validation::Field;
+use crate::validation::{Field, go_object};
 use crate::update_validation::ObjectUpdate;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     keeps_status_on_create: true,
-    validate_create: check_new_node,
-    validate: |node| check_taints(node.path("spec.taints"), node.path("metadata.taints")),
+    prepare_for_create: |_, node| {
+        sync_pod_ranges(node);
+        Ok(())
+    },
+    prepare_for_update: |_, node| {
+        sync_pod_ranges(node);
+        Ok(())
+    },
+    validate_create: check_resources,
+    validate: |node| {
+        check_taints(node.path("spec.taints"), node.path("metadata.taints"));
+        check_pod_ranges(node.path("spec.podCIDRs"));
+    },
     validate_status: |node, _| check_resources(node),
     validate_update: |node, _| check_update(node),
     columns: NODES,
@@ -37,9 +48,20 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-fn check_new_node(node: Field<'_>) {
-    check_resources(node);
-    let ranges = node.path("spec.podCIDRs");
+/// The older field is the first of the list; where they differ, the older one counts.
+fn sync_pod_ranges(node: &mut JsonObject) {
+    let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let first = spec.get("podCIDRs").and_then(|ranges| ranges.get(0)).cloned();
+    match (spec.get("podCIDR").cloned().filter(|range| range != ""), first) {
+        (Some(range), first) if first.as_ref() != Some(&range) => {
+            spec.insert("podCIDRs".to_owned(), Value::Array(vec![range]));
+        }
+        (None, Some(first)) => drop(spec.insert("podCIDR".to_owned(), first)),
+        _ => {}
+    }
+}
+
+fn check_pod_ranges(ranges: Field<'_>) {
     let parsed: Vec<_> = ranges.items().filter_map(Field::legacy_cidr).collect();
     let is_dual = parsed.iter().any(|(first, _)| first.is_ipv4()) && parsed.iter().any(|(first, _)| first.is_ipv6());
     if ranges.len() > 1 && (!is_dual || ranges.len() > 2) {
@@ -60,9 +82,14 @@ fn check_taints<'a>(taints: Field<'a>, shown: Field<'a>) {
         }
         effect.require_one_of(&TAINT_EFFECTS);
         if !seen.insert((effect.text(), key.text())) {
-            let shown = taint.value().cloned().unwrap_or_default();
-            let detail = "taints must be unique by key and effect pair";
-            taint.add_error(FieldError::duplicate(taint.path_text(), shown).with_detail(detail));
+            let shown = go_object(&[
+                ("Key", key.text().into()),
+                ("Value", value.text().into()),
+                ("Effect", effect.text().into()),
+                ("TimeAdded", taint.at("timeAdded").value().cloned().unwrap_or_default()),
+            ]);
+            let error = FieldError::duplicate(taint.path_text(), "").showing(shown);
+            taint.add_error(error.with_detail("taints must be unique by key and effect pair"));
         }
     }
 }

@@ -99,6 +99,7 @@ pub(crate) fn check_inline_volume_spec(spec: Field<'_>) {
     }
     spec.forbid(&["nodeAffinity"], INLINE);
     check_one_source(spec, SOURCES);
+    check_iscsi_source(spec, "");
     if !spec.at("storageClassName").text().is_empty() {
         spec.at("storageClassName").forbidden(INLINE);
     }
@@ -123,10 +124,7 @@ fn check_volume(volume: Field<'_>) {
         }
     }
     check_one_source(spec, SOURCES);
-    let first = SOURCES.iter().find(|source| spec.at(source.field).is_present());
-    if first.is_some_and(|source| source.field == "iscsi") {
-        volume_sources::check_iscsi(spec.at("iscsi"), false, name);
-    }
+    check_iscsi_source(spec, name);
     if spec.at("local").is_present() && !affinity.is_present() {
         affinity.required("Local volume requires node affinity");
     }
@@ -150,6 +148,14 @@ fn check_volume(volume: Field<'_>) {
         if !spec.at("csi").is_present() {
             spec.at("csi").required("has to be specified when using volumeAttributesClassName");
         }
+    }
+}
+
+/// The rules of the only source that depend on the name of the volume.
+fn check_iscsi_source(spec: Field<'_>, name: &str) {
+    let first = SOURCES.iter().find(|source| spec.at(source.field).is_present());
+    if first.is_some_and(|source| source.field == "iscsi") {
+        volume_sources::check_iscsi(spec.at("iscsi"), false, name);
     }
 }
 

@@ -126,7 +126,30 @@ fn check_claim_resource(field: Field<'_>, resource: &str) -> bool {
 /// A new claim is pending.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     object.insert("status".to_owned(), json!({"phase": "Pending"}));
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        complete_data_sources(spec);
+    }
     Ok(())
+}
+
+/// The older field of a data source has claims and snapshots alone; each field is completed from the other.
+fn complete_data_sources(spec: &mut JsonObject) {
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_known = |source: &Value| {
+        let kind = (text(source, "apiGroup"), text(source, "kind"));
+        kind == (String::new(), "PersistentVolumeClaim".to_owned())
+            || kind == ("snapshot.storage.k8s.io".to_owned(), "VolumeSnapshot".to_owned())
+    };
+    let [source, reference] = ["dataSource", "dataSourceRef"].map(|name| spec.get(name).cloned());
+    match (source, reference) {
+        (Some(source), None) if is_known(&source) => drop(spec.insert("dataSourceRef".to_owned(), source)),
+        (Some(_), None) => drop(spec.remove("dataSource")),
+        (None, Some(mut reference)) if text(&reference, "namespace").is_empty() => {
+            reference.as_object_mut().map(|reference| reference.remove("namespace"));
+            spec.insert("dataSource".to_owned(), reference);
+        }
+        _ => {}
+    }
 }
 
 /// The annotation that held the storage class before there was a field.

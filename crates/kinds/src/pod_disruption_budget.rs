@@ -22,6 +22,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
         name_rule: NameRule::PathSegment,
         ..RULES
     },
+    allows_any_finalizer: true,
     validate: |budget| check_spec(budget.at("spec")),
     validate_status: |budget, _| check_status(budget.at("status")),
     columns: BUDGETS,

@@ -7,7 +7,7 @@ use object::table::cells::{AGE, NAME, integer_cell, integer_column};
 
 use crate::deployment::WORDS;
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::Field;
+use crate::validation::{Field, go_label_selector};
 use crate::workload::{
     CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, check_available_are_ready, check_replica_counts,
     check_selector, check_template, desired_replicas,
@@ -28,7 +28,8 @@ fn check_spec(spec: Field<'_>) {
     if check_selector(spec.at("selector"), &WORDS) {
         check_template(spec.at("template"), spec.at("selector"), &WORDS);
     } else {
-        spec.at("selector").invalid("invalid label selector");
+        let selector = spec.at("selector");
+        selector.invalid_showing(go_label_selector(selector.value()), "invalid label selector");
     }
 }
 

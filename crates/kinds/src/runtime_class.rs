@@ -5,11 +5,10 @@ use std::collections::HashSet;
 use object::KindRules;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_column};
-use serde_json::json;
 
 use crate::pod::validation::check_tolerations;
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::Field;
+use crate::validation::{Field, go_object};
 use crate::validation::resources::ResourceScope;
 use crate::update_validation::immutable_fields::fixed_field;
 
@@ -38,10 +37,13 @@ fn check_runtime_class(class: Field<'_>) {
         if !seen.insert(["key", "operator", "value", "effect"].map(|name| toleration.at(name).text())) {
             // As Kubernetes' own type is shown.
             let text = |name| toleration.at(name).text();
-            toleration.duplicate_of(json!({
-                "Key": text("key"), "Operator": text("operator"), "Value": text("value"), "Effect": text("effect"),
-                "TolerationSeconds": toleration.at("tolerationSeconds").integer(),
-            }));
+            toleration.duplicate_showing(go_object(&[
+                ("Key", text("key").into()),
+                ("Operator", text("operator").into()),
+                ("Value", text("value").into()),
+                ("Effect", text("effect").into()),
+                ("TolerationSeconds", toleration.at("tolerationSeconds").integer().into()),
+            ]));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
-    validate: |range| check_ranges(range.path("spec.cidrs")),
+    validate_create: |range| check_ranges(range.path("spec.cidrs")),
     validate_update: |range, _| check_update(range),
     immutable_fields: &[fixed_field("spec.cidrs").until(R33)],
     columns: SERVICE_CIDRS,

@@ -13,7 +13,7 @@ use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{ImmutableField, ViolationMessage, fixed_field, immutable_field};
 use crate::persistent_volume_claim::check_claim_spec;
 use crate::pod::validation::check_pod_template_with;
-use crate::validation::Field;
+use crate::validation::{Field, go_label_selector, go_object};
 use crate::workload::{
     CONTAINERS, IMAGES, READY, WorkloadWords, check_available_are_ready, check_collisions, check_replica_counts,
     check_runs_for_ever, check_selector, check_template_labels,
@@ -60,7 +60,7 @@ fn check_spec(spec: Field<'_>) {
             spec.at("volumeClaimTemplates").items().map(|claim| claim.path("metadata.name").text()).collect();
         check_pod_template_with(template, &claims);
     } else {
-        selector.invalid("");
+        selector.invalid_showing(go_label_selector(selector.value()), "");
     }
     check_runs_for_ever(template, &WORDS);
 }
@@ -83,8 +83,8 @@ fn check_update_strategy(strategy: Field<'_>) {
             }
         }
         other => {
-            let shown = json!({"Type": other, "RollingUpdate": rolling.value()});
-            strategy.invalid_as(shown, "must be 'RollingUpdate' or 'OnDelete'");
+            let shown = go_object(&[("Type", other.into()), ("RollingUpdate", json!(rolling.value()))]);
+            strategy.invalid_showing(shown, "must be 'RollingUpdate' or 'OnDelete'");
         }
     }
 }

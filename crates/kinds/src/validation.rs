@@ -17,4 +17,4 @@ pub(crate) mod references;
 pub(crate) mod resources;
 pub(crate) mod volume_sources;
 
-pub(crate) use field::{Field, Report};
+pub(crate) use field::{Field, Report, go_label_selector, go_object};

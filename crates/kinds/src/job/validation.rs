@@ -23,24 +23,25 @@ const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 
 pub(super) fn check_job(job: Field<'_>) {
     let spec = job.at("spec");
+    if !spec.at("manualSelector").flag() && spec.at("selector").is_present() {
+        check_generated_labels(job);
+    }
     check_job_spec(spec);
     let selector = spec.at("selector");
     if !selector.is_present() {
-        return selector.required("");
+        selector.required("");
     }
     let errors = selector.error_count();
     selector.label_selector();
     let labels = spec.path("template.metadata.labels");
-    if selector.error_count() == errors && !selector_matches(selector, labels) {
+    let is_usable = selector.error_count() == errors;
+    if is_usable && (!selector.is_present() || !selector_matches(selector, labels)) {
         labels.invalid("`selector` does not match template `labels`");
     }
 }
 
 pub(super) fn check_new_job(job: Field<'_>) {
     let (spec, name) = (job.at("spec"), job.path("metadata.name"));
-    if !spec.at("manualSelector").flag() && spec.at("selector").is_present() {
-        check_generated_labels(job);
-    }
     let completions = spec.at("completions").integer_or_zero();
     if spec.at("completionMode").text() == "Indexed" && completions > 0 {
         let hostname = format!("{}-{}", name.text(), completions - 1);

@@ -120,7 +120,7 @@ fn check_pod_spec<'a>(spec: Field<'a>, metadata: Option<Field<'a>>, claim_templa
     check_hostname_override(spec);
     check_names(spec);
     operating_system::check_operating_system(spec);
-    if spec.at("schedulingGroup").is_present() {
+    if spec.at("schedulingGroup").is_present() && spec.is_enabled("GenericWorkload") {
         check_scheduling_group(spec.at("schedulingGroup"));
     }
     environment::check_file_key_volumes(spec);

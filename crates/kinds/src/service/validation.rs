@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use api::validation::validate_dns1123_subdomain;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::endpoints::check_endpoint_address;
-use crate::validation::Field;
+use crate::validation::{Field, go_object};
 use crate::validation::addresses::parse_ip;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
@@ -180,10 +180,14 @@ fn check_unique_ports(spec: Field<'_>) {
         let (protocol, number) = (port.at("protocol").text(), port.at("port").integer_or_zero());
         if !seen.insert((protocol, number)) {
             // As Kubernetes' own type is shown.
-            let shown = json!({
-                "Name": "", "Protocol": protocol, "AppProtocol": null, "Port": number, "TargetPort": 0, "NodePort": 0,
-            });
-            port.duplicate_of(shown);
+            port.duplicate_showing(go_object(&[
+                ("Name", "".into()),
+                ("Protocol", protocol.into()),
+                ("AppProtocol", Value::Null),
+                ("Port", number.into()),
+                ("TargetPort", 0.into()),
+                ("NodePort", 0.into()),
+            ]));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt::Write as _;
 
 use api::FieldError;
-use api::json::JsonObject;
+use api::json::{JsonObject, to_go_json};
 use serde_json::Value;
 
 use crate::feature_gates::FeatureGates;
@@ -227,6 +227,31 @@ impl<'a> Field<'a> {
     }
 }
 
+/// An object as Go prints it: its fields in the order of their declaration.
+pub(crate) fn go_object(fields: &[(&str, Value)]) -> String {
+    let one = |(name, value): &(&str, Value)| {
+        format!("\"{name}\":{}", String::from_utf8_lossy(&to_go_json(value)))
+    };
+    format!("{{{}}}", fields.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+/// A label selector as Go prints it.
+pub(crate) fn go_label_selector(selector: Option<&Value>) -> String {
+    let Some(selector) = selector else { return "null".to_owned() };
+    let requirement = |term: &Value| {
+        let text = |name: &str| term.get(name).cloned().unwrap_or_else(|| "".into());
+        let values = term.get("values").cloned().map(|values| ("values", values));
+        let fields = [("key", text("key")), ("operator", text("operator"))];
+        go_object(&fields.into_iter().chain(values).collect::<Vec<_>>())
+    };
+    let labels = selector.get("matchLabels").map(|labels| go_object(&[("matchLabels", labels.clone())]));
+    let terms = selector.get("matchExpressions").and_then(Value::as_array).map(|terms| {
+        format!("\"matchExpressions\":[{}]", terms.iter().map(requirement).collect::<Vec<_>>().join(","))
+    });
+    let labels = labels.map(|labels| labels.trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned());
+    format!("{{{}}}", labels.into_iter().chain(terms).collect::<Vec<_>>().join(","))
+}
+
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -251,6 +276,21 @@ impl<'a> Field<'a> {
 
     pub(crate) fn add_error(self, error: FieldError) {
         self.push(|_| error);
+    }
+
+    /// Invalid with a value in the order of Go's fields.
+    pub(crate) fn invalid_showing(self, shown: String, detail: impl Into<String>) {
+        self.push(|path| FieldError::invalid_without_value(path, detail).showing(shown));
+    }
+
+    /// Unsupported with a value in the order of Go's fields.
+    pub(crate) fn unsupported_showing(self, shown: String, supported: &[&str]) {
+        self.push(|path| FieldError::not_supported(path, "", supported).showing(shown));
+    }
+
+    /// Repeated with a value in the order of Go's fields.
+    pub(crate) fn duplicate_showing(self, shown: String) {
+        self.push(|path| FieldError::duplicate(path, "").showing(shown));
     }
 
     pub(crate) fn required(self, detail: impl Into<String>) {
