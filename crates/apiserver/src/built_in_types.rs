@@ -2,9 +2,7 @@
 
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
-use kinds::{
-    FeatureGates, Release, ServedResource, defaults, types_of, update_validation,
-};
+use kinds::{FeatureGates, Release, ServedResource, defaults, types_of, update_validation};
 use object::decode::Decoded;
 use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
 

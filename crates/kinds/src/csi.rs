@@ -17,9 +17,9 @@ use serde_json::Value;
 
 use crate::fields::list_items;
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::Field;
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+use crate::validation::Field;
 
 pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { allows_unconditional_update: false, ..RULES },

@@ -8,14 +8,14 @@ use object::table::{Column, cells};
 use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
+use crate::pod::validation::check_pod_template;
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::{Field, go_object};
 use crate::validation::labels::selector_matches;
+use crate::validation::{Field, go_object};
 use crate::workload::{
     CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, WorkloadWords, check_collisions, check_runs_for_ever,
     set_rolling_update_defaults,
 };
-use crate::pod::validation::check_pod_template;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },

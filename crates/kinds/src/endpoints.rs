@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use crate::release::Release;
 use crate::strategy::{KindStrategy, RULES};
+use crate::update_validation::immutable_fields::fixed_field;
 use crate::validation::Field;
 use crate::validation::addresses::parse_ip;
-use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static ENDPOINTS_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { allows_create_on_update: true, ..RULES },

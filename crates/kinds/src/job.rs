@@ -1,7 +1,7 @@
 //! Jobs; each selects its pods by a label with its uid.
 
-pub(crate) mod table;
 mod status;
+pub(crate) mod table;
 mod update;
 pub(crate) mod validation;
 

@@ -6,8 +6,8 @@ use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_column};
 
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::Field;
 use crate::update_validation::immutable_fields::fixed_field;
+use crate::validation::Field;
 
 pub(crate) static LEASE_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { allows_create_on_update: true, allows_unconditional_update: false, ..RULES },

@@ -103,7 +103,8 @@ fn check_order<'a>(limit: Field<'a>, resource: &'a str) {
     check_ratio(ratio, min, max);
     let is_native = !resource.contains('/') || resource.contains("kubernetes.io/");
     let is_fixed = !is_native || resource.starts_with("hugepages-");
-    if is_fixed && default.is_present() && request.is_present() && default.compare_quantity(request).is_ne() && !of_pod {
+    if is_fixed && default.is_present() && request.is_present() && default.compare_quantity(request).is_ne() && !of_pod
+    {
         let (default, text) = (default.quantity_text(), request.quantity_text());
         let detail = format!("default value {default} must equal to defaultRequest value {text} in {resource}");
         request.invalid_as(text, detail);

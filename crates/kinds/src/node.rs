@@ -13,11 +13,11 @@ use object::unstructured::objects;
 use serde_json::Value;
 
 use crate::fields::{list_items, set_if_absent};
-use crate::release::Release;
 use crate::pod::validation::TAINT_EFFECTS;
+use crate::release::Release;
 use crate::strategy::KindStrategy;
-use crate::validation::{Field, go_object};
 use crate::update_validation::ObjectUpdate;
+use crate::validation::{Field, go_object};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     keeps_status_on_create: true,

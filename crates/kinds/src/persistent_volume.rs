@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 
 use crate::fields::{list_items, object_field_mut, set_if_empty};
 use crate::strategy::KindStrategy;
+use crate::update_validation::immutable_fields::{ImmutableField, fixed_field};
+use crate::update_validation::unified_diff::unified_diff;
+use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::validation::Field;
 use crate::validation::labels::SelectorValues;
 use crate::validation::volume_sources::{
     self, AWS_ELASTIC_BLOCK_STORE, CEPH_FS, GCE_PERSISTENT_DISK, VOLUME_MODES, VolumeSource, check_access_modes,
     check_each_access_mode, check_one_source, source,
 };
-use crate::update_validation::immutable_fields::{ImmutableField, fixed_field};
-use crate::update_validation::unified_diff::unified_diff;
-use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,

@@ -16,10 +16,10 @@ use crate::persistent_volume::{
     ATTRIBUTES_CLASS, MODE, VOLUME_MODE_IS_FIXED, access_modes, check_attributes_class, phase_cell, storage_class_cell,
 };
 use crate::strategy::KindStrategy;
-use crate::validation::Field;
-use crate::validation::volume_sources::{VOLUME_MODES, check_access_modes, check_each_access_mode};
 use crate::update_validation::unified_diff::unified_diff;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate, copy_or_remove};
+use crate::validation::Field;
+use crate::validation::volume_sources::{VOLUME_MODES, check_access_modes, check_each_access_mode};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,

@@ -10,13 +10,11 @@ use object::table::{Column, cells};
 use object::unstructured;
 
 use crate::fields::{object_field_mut, set_if_empty};
-use crate::strategy::{KindStrategy, RULES};
 use crate::pod::validation::check_pod_template;
 use crate::replica_set::check_replica_set_status;
+use crate::strategy::{KindStrategy, RULES};
 use crate::validation::Field;
-use crate::workload::{
-    CONTAINERS, IMAGES, WorkloadWords, check_runs_for_ever, desired_replicas, template_labels,
-};
+use crate::workload::{CONTAINERS, IMAGES, WorkloadWords, check_runs_for_ever, desired_replicas, template_labels};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules {

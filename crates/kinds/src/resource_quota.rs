@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::fields::list_items;
 use crate::strategy::KindStrategy;
+use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::validation::Field;
 use crate::validation::resources::{ResourceScope, is_quota_huge_page};
-use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,

@@ -8,9 +8,9 @@ use object::table::cells::{AGE, NAME, string_cell, string_column};
 
 use crate::pod::validation::check_tolerations;
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::{Field, go_object};
-use crate::validation::resources::ResourceScope;
 use crate::update_validation::immutable_fields::fixed_field;
+use crate::validation::resources::ResourceScope;
+use crate::validation::{Field, go_object};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { allows_unconditional_update: false, ..RULES },

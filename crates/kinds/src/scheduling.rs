@@ -50,7 +50,8 @@ pub(crate) static WORKLOAD_STRATEGY: KindStrategy = KindStrategy {
 };
 
 /// The priority classes that Kubernetes creates, and their values.
-const SYSTEM_CLASSES: [(&str, i64); 2] = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+const SYSTEM_CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 /// Higher values are for the system.
 const USER_VALUE_MAX: i64 = 1_000_000_000;
 

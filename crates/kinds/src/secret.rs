@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::config_map::{check_data_keys, validate_data};
 use crate::strategy::KindStrategy;
-use crate::validation::Field;
 use crate::update_validation::immutable_fields::fixed_field;
+use crate::validation::Field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     prepare_for_create: |_, secret| {
@@ -69,7 +69,11 @@ fn check_json(file: Field<'_>) {
     }
     let bytes = STANDARD.decode(file.text()).unwrap_or_default();
     if let Err(error) = serde_json::from_slice::<JsonObject>(&bytes) {
-        let words = if bytes.is_empty() || error.is_eof() { "unexpected end of JSON input".to_owned() } else { go_syntax_error(&bytes) };
+        let words = if bytes.is_empty() || error.is_eof() {
+            "unexpected end of JSON input".to_owned()
+        } else {
+            go_syntax_error(&bytes)
+        };
         file.invalid_as("<secret contents redacted>", words);
     }
 }

@@ -11,10 +11,10 @@ use object::unstructured::texts;
 use crate::fields::list_items;
 use crate::release::Release::{self, *};
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::Field;
-use crate::validation::addresses::parse_cidr;
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+use crate::validation::Field;
+use crate::validation::addresses::parse_cidr;
 
 pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::feature_gates::FeatureGates;
 use crate::fields::{object_field_mut, objects_mut, set_if_absent, set_if_empty, string_field};
+use crate::persistent_volume_claim::check_claim_spec;
+use crate::pod::validation::check_pod_template_with;
 use crate::release::Release::*;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{ImmutableField, ViolationMessage, fixed_field, immutable_field};
-use crate::persistent_volume_claim::check_claim_spec;
-use crate::pod::validation::check_pod_template_with;
 use crate::validation::{Field, go_label_selector, go_object};
 use crate::workload::{
     CONTAINERS, IMAGES, READY, WorkloadWords, check_available_are_ready, check_collisions, check_replica_counts,

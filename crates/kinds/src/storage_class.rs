@@ -8,11 +8,11 @@ use object::table::cells::{AGE, NAME, boolean_column, string_cell, string_cell_o
 use object::unstructured;
 
 use crate::ingress::name_with_default_mark;
-use crate::release::Release::*;
 use crate::persistent_volume::check_inline_volume_spec;
+use crate::release::Release::*;
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::Field;
 use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field, forbidden_change};
+use crate::validation::Field;
 
 pub(crate) static STORAGE_CLASS_STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,

@@ -59,7 +59,11 @@ fn check_endpoint(endpoint: Field<'_>, kind: &str) {
             if !names.insert(name.text()) {
                 name.duplicate_of(name.text());
             }
-            if is_zone { name.label_value() } else { name.dns_subdomain() };
+            if is_zone {
+                name.label_value()
+            } else {
+                name.dns_subdomain()
+            };
         }
     }
 }
@@ -90,7 +94,8 @@ fn check_domain(address: Field<'_>) {
     }
     let domain = address.text().strip_suffix('.').unwrap_or(address.text());
     let errors = validate_dns1123_subdomain(domain);
-    let label = domain.split('.').map(|label| (label, validate_dns1123_label(label))).find(|(_, errors)| !errors.is_empty());
+    let label =
+        domain.split('.').map(|label| (label, validate_dns1123_label(label))).find(|(_, errors)| !errors.is_empty());
     if !errors.is_empty() {
         address.invalid_as(domain, errors.join(","));
     } else if !domain.contains('.') {

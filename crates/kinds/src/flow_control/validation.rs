@@ -10,8 +10,7 @@ const PRECEDENCE_MAX: i64 = 10_000;
 const QUEUES_MAX: i64 = 10_000_000;
 /// The hash of a flow chooses its queues.
 const HASH_BITS: f64 = 60.0;
-const VERBS: [&str; 9] =
-    ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 const SUBJECT_KINDS: [&str; 3] = ["Group", "ServiceAccount", "User"];
 const SUBJECTS: [(&str, &str); 3] = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
 
@@ -105,10 +104,10 @@ fn check_verbs(verbs: Field<'_>) {
 
 fn check_resource_rule(rule: Field<'_>) {
     check_verbs(rule.at("verbs"));
-    for (list, one, others) in
-        [("apiGroups", "resource rules must supply at least one api group", "api groups"),
-         ("resources", "resource rules must supply at least one resource", "resources")]
-    {
+    for (list, one, others) in [
+        ("apiGroups", "resource rules must supply at least one api group", "api groups"),
+        ("resources", "resource rules must supply at least one resource", "resources"),
+    ] {
         let list = rule.at(list);
         if list.len() == 0 {
             list.required(one);

@@ -47,7 +47,8 @@ pub(super) fn check_autoscaler(autoscaler: Field<'_>) {
     }
     let metrics = spec.at("metrics");
     metrics.each(check_metric);
-    let scales_to_zero = ["Object", "External"].iter().any(|kind| metrics.items().any(|one| one.at("type").text() == *kind));
+    let scales_to_zero =
+        ["Object", "External"].iter().any(|kind| metrics.items().any(|one| one.at("type").text() == *kind));
     if min.integer() == Some(0) && !scales_to_zero {
         metrics.forbidden("must specify at least one Object or External metric to support scaling to zero replicas");
     }
@@ -121,7 +122,8 @@ fn check_metric(metric: Field<'_>) {
 
 fn check_source(name: &str, source: Field<'_>) {
     let target = source.at("target");
-    let (value, average, utilization) = (target.at("value"), target.at("averageValue"), target.at("averageUtilization"));
+    let (value, average, utilization) =
+        (target.at("value"), target.at("averageValue"), target.at("averageUtilization"));
     match name {
         "object" => {
             check_reference(source.at("describedObject"));

@@ -99,7 +99,11 @@ fn check_backend(backend: Field<'_>) {
         (false, true) => {
             let name = service.at("name");
             if name.require_text() {
-                if name.is_enabled("RelaxedServiceNameValidation") { name.dns_label() } else { name.dns_1035_label() };
+                if name.is_enabled("RelaxedServiceNameValidation") {
+                    name.dns_label()
+                } else {
+                    name.dns_1035_label()
+                };
             }
             let port = service.at("port");
             match (port.at("name").text().is_empty(), port.at("number").integer_or_zero() == 0) {

@@ -78,9 +78,14 @@ fn check_generated_labels(job: Field<'_>) {
 
 /// The spec of a job, or of the job template of a cron job.
 pub(crate) fn check_job_spec(spec: Field<'_>) {
-    for number in
-        ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"]
-    {
+    for number in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+    ] {
         spec.at(number).not_negative();
     }
     if spec.at("maxFailedIndexes").is_present() {

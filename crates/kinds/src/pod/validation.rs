@@ -237,7 +237,9 @@ fn check_dns(spec: Field<'_>) {
         searches.invalid(format!("must not have more than {SEARCHES_MAX} search paths"));
     }
     if searches.texts().map(|search| search.len() + 1).sum::<usize>() > SEARCH_LIST_LENGTH_MAX + 1 {
-        let detail = format!("must not have more than {SEARCH_LIST_LENGTH_MAX} characters (including spaces) in the search list");
+        let detail = format!(
+            "must not have more than {SEARCH_LIST_LENGTH_MAX} characters (including spaces) in the search list"
+        );
         searches.invalid(detail);
     }
     searches.each(check_dns_search);

@@ -6,8 +6,8 @@ use api::validation::validate_dns1123_subdomain;
 use serde_json::Value;
 
 use crate::endpoints::check_endpoint_address;
-use crate::validation::{Field, go_object};
 use crate::validation::addresses::parse_ip;
+use crate::validation::{Field, go_object};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

@@ -229,9 +229,7 @@ impl<'a> Field<'a> {
 
 /// An object as Go prints it: its fields in the order of their declaration.
 pub(crate) fn go_object(fields: &[(&str, Value)]) -> String {
-    let one = |(name, value): &(&str, Value)| {
-        format!("\"{name}\":{}", String::from_utf8_lossy(&to_go_json(value)))
-    };
+    let one = |(name, value): &(&str, Value)| format!("\"{name}\":{}", String::from_utf8_lossy(&to_go_json(value)));
     format!("{{{}}}", fields.iter().map(one).collect::<Vec<_>>().join(","))
 }
 
@@ -245,9 +243,10 @@ pub(crate) fn go_label_selector(selector: Option<&Value>) -> String {
         go_object(&fields.into_iter().chain(values).collect::<Vec<_>>())
     };
     let labels = selector.get("matchLabels").map(|labels| go_object(&[("matchLabels", labels.clone())]));
-    let terms = selector.get("matchExpressions").and_then(Value::as_array).map(|terms| {
-        format!("\"matchExpressions\":[{}]", terms.iter().map(requirement).collect::<Vec<_>>().join(","))
-    });
+    let terms = selector
+        .get("matchExpressions")
+        .and_then(Value::as_array)
+        .map(|terms| format!("\"matchExpressions\":[{}]", terms.iter().map(requirement).collect::<Vec<_>>().join(",")));
     let labels = labels.map(|labels| labels.trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned());
     format!("{{{}}}", labels.into_iter().chain(terms).collect::<Vec<_>>().join(","))
 }

@@ -99,7 +99,8 @@ impl Field<'_> {
             let (operator, values) = (requirement.at("operator"), requirement.at("values"));
             match operator.text() {
                 "In" | "NotIn" if values.len() != 1 => {
-                    values.required("must be only one value when `operator` is 'In' or 'NotIn' for node field selector");
+                    values
+                        .required("must be only one value when `operator` is 'In' or 'NotIn' for node field selector");
                 }
                 "In" | "NotIn" => {}
                 _ => operator.invalid_text(NO_OPERATOR),
@@ -120,7 +121,8 @@ pub(crate) fn selector_matches(selector: Field<'_>, labels: Field<'_>) -> bool {
         let text = |name: &str| term.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
         let values = term.get("values").and_then(serde_json::Value::as_array);
         let found = label(text("key"));
-        let is_among = found.is_some_and(|found| values.is_some_and(|values| values.iter().any(|value| value == found)));
+        let is_among =
+            found.is_some_and(|found| values.is_some_and(|values| values.iter().any(|value| value == found)));
         match text("operator") {
             "In" => is_among,
             "NotIn" => !is_among,

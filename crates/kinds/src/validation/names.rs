@@ -6,7 +6,8 @@ use api::validation::{self as rule, ValidationErrors};
 
 use super::Field;
 
-const ENV_VAR_NAME: &str = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+const ENV_VAR_NAME: &str =
+    "a valid environment variable name must consist only of printable ASCII characters other than '='";
 const STRICT_ENV_VAR_NAME: &str = "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or \
      '.', and must not start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation \
      is '[-._a-zA-Z][-._a-zA-Z0-9]*')";
@@ -150,7 +151,9 @@ impl<'a> Field<'a> {
     /// Reports the first invalid part.
     fn check_labels_of_signer(self, text: &str, check: fn(&str) -> ValidationErrors) {
         let first = text.split('.').map(|label| (label, check(label))).find(|(_, errors)| !errors.is_empty());
-        for (label, error) in first.into_iter().flat_map(|(label, errors)| errors.into_iter().map(move |one| (label, one))) {
+        for (label, error) in
+            first.into_iter().flat_map(|(label, errors)| errors.into_iter().map(move |one| (label, one)))
+        {
             self.invalid_as(text, format!("validating label {label:?}: {error}"));
         }
     }

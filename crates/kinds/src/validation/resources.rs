@@ -160,7 +160,8 @@ impl<'a> Field<'a> {
                 limits.required("Limit must be set for non overcommitable resources");
             }
         }
-        let has = |wanted: &dyn Fn(&str) -> bool| limits.entries().chain(requests.entries()).any(|(name, _)| wanted(name));
+        let has =
+            |wanted: &dyn Fn(&str) -> bool| limits.entries().chain(requests.entries()).any(|(name, _)| wanted(name));
         if has(&|name| name.starts_with(HUGE_PAGES)) && !has(&|name| name == "cpu" || name == "memory") {
             self.forbidden("HugePages require cpu or memory");
         }
@@ -195,7 +196,8 @@ impl<'a> Field<'a> {
             if seen.iter().any(|known| known == name) {
                 claim.duplicate_of(name);
             } else {
-                let key = if request.text().is_empty() { name.to_owned() } else { format!("{name}/{}", request.text()) };
+                let key =
+                    if request.text().is_empty() { name.to_owned() } else { format!("{name}/{}", request.text()) };
                 if !request.text().is_empty() {
                     request.dns_label();
                 }
@@ -211,7 +213,8 @@ impl<'a> Field<'a> {
                 let mut known = claims.to_vec();
                 known.sort_unstable();
                 known.dedup();
-                let known = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
+                let known =
+                    if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
                 let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
                 claim.add_error(api::FieldError::not_found(claim.path_text(), name).with_detail(detail));
             }

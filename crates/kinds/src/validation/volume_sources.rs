@@ -19,7 +19,8 @@ pub(crate) const fn source(field: &'static str, check: fn(Field<'_>)) -> VolumeS
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
-const MANAGED_DISK: &str = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
+const MANAGED_DISK: &str =
+    "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
 const BLOB_DISK: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
 pub(crate) const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 pub(crate) const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
@@ -83,9 +84,9 @@ pub(crate) fn check_quobyte(source: Field<'_>) {
 /// The form alone: `host:port` or `[host]:port`.
 fn is_host_and_port(text: &str) -> bool {
     match text.strip_prefix('[') {
-        Some(rest) => {
-            rest.split_once("]:").is_some_and(|(host, port)| !host.contains(['[', ']']) && !port.contains([':', '[', ']']))
-        }
+        Some(rest) => rest
+            .split_once("]:")
+            .is_some_and(|(host, port)| !host.contains(['[', ']']) && !port.contains([':', '[', ']'])),
         None => text.matches(':').count() == 1 && !text.contains(['[', ']']),
     }
 }
@@ -176,7 +177,9 @@ pub(crate) const ISCSI_TOO_LONG: &str = "Total length of <volume name>:<iscsi.ta
 fn check_iscsi_name(name: Field<'_>, wrong_prefix: &str) {
     let text = name.text();
     let is_alphanumeric = |text: &str, length: usize| {
-        text.len() == length + 4 && text.is_char_boundary(4) && text[4..].bytes().all(|byte| byte.is_ascii_alphanumeric())
+        text.len() == length + 4
+            && text.is_char_boundary(4)
+            && text[4..].bytes().all(|byte| byte.is_ascii_alphanumeric())
     };
     match text.get(..3) {
         Some("iqn") if is_iqn(text) => {}
@@ -277,7 +280,8 @@ pub(crate) fn check_each_access_mode(spec: Field<'_>) {
     let modes = spec.at("accessModes");
     modes.items().for_each(|mode| mode.reported_at(modes).one_of(&ACCESS_MODES));
     let is_single = |mode: &&str| *mode == "ReadWriteOncePod";
-    if modes.texts().any(|mode| is_single(&mode)) && modes.texts().any(|mode| ACCESS_MODES.contains(&mode) && !is_single(&mode))
+    if modes.texts().any(|mode| is_single(&mode))
+        && modes.texts().any(|mode| ACCESS_MODES.contains(&mode) && !is_single(&mode))
     {
         modes.forbidden("may not use ReadWriteOncePod with other access modes");
     }

@@ -93,4 +93,3 @@ fn check_profile<'a>(word: &str, annotation: Field<'a>, profile: Field<'a>, show
         shown.at("localhostProfile").forbidden(format!("{word} profile in annotation and field must match"));
     }
 }
-

@@ -93,12 +93,12 @@ pub(super) fn check_ephemeral_containers(context: &PodContext<'_>) {
         if !target.text().is_empty() && !others.contains(target.text()) {
             target.not_found();
         }
-        let is_set = |field: &Field<'_>| field.is_present() && !(field.object().is_some() && field.len() == 0);
-        for field in NOT_IN_EPHEMERAL.iter().map(|name| container.at(name)).filter(is_set) {
-            if field.list().is_empty() && field.object().is_none() {
-                continue;
+        for (name, field) in NOT_IN_EPHEMERAL.iter().map(|name| (*name, container.at(name))) {
+            // An empty list is absent, and so is an empty struct that is not a pointer.
+            let is_set = if field.object().is_some() { name != "resources" || field.len() > 0 } else { field.len() > 0 };
+            if is_set {
+                field.forbidden(EPHEMERAL);
             }
-            field.forbidden(EPHEMERAL);
         }
         for mount in container.at("volumeMounts").items() {
             for path in ["subPath", "subPathExpr"].iter().map(|name| mount.at(name)) {

@@ -45,8 +45,7 @@ const RESOURCES: [&str; 6] = [
     "requests.memory",
 ];
 const CPU_DIVISORS: [&str; 2] = ["1m", "1"];
-const BYTE_DIVISORS: [&str; 13] =
-    ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+const BYTE_DIVISORS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
 pub(super) fn check_variables(variables: Field<'_>) {
@@ -94,10 +93,8 @@ fn check_value_source(variable: Field<'_>) {
             "",
             "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
         ),
-        0 => source.invalid_as(
-            "",
-            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
-        ),
+        0 => source
+            .invalid_as("", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"),
         _ if !variable.at("value").text().is_empty() => {
             source.invalid_as("", "may not be specified when `value` is not empty");
         }
@@ -175,10 +172,9 @@ pub(super) fn check_field_reference(reference: Field<'_>, supported: &[&str]) {
             let key = Value::from(key);
             reference.check_other(&key, |key| drop(key.qualified_name()));
         }
-        Some(_) => path.invalid(format!(
-            "error converting fieldPath: field label does not support subscript: {}",
-            path.text()
-        )),
+        Some(_) => {
+            path.invalid(format!("error converting fieldPath: field label does not support subscript: {}", path.text()))
+        }
         None if !KNOWN_FIELDS.contains(&path.text()) && !["status.podIPs", "spec.host"].contains(&path.text()) => {
             path.invalid(format!("error converting fieldPath: field label not supported: {}", path.text()));
         }
@@ -190,7 +186,8 @@ pub(super) fn check_field_reference(reference: Field<'_>, supported: &[&str]) {
 /// An amount of a container, divided by a unit. A volume must name the container.
 pub(super) fn check_resource_reference(reference: Field<'_>, is_volume: bool) {
     let resource = reference.at("resource");
-    let is_huge_page = ["limits.hugepages-", "requests.hugepages-"].iter().any(|prefix| resource.text().starts_with(prefix));
+    let is_huge_page =
+        ["limits.hugepages-", "requests.hugepages-"].iter().any(|prefix| resource.text().starts_with(prefix));
     if is_volume && reference.at("containerName").text().is_empty() {
         reference.at("containerName").required("");
     } else if resource.require_text() && !RESOURCES.contains(&resource.text()) && !is_huge_page {

@@ -65,7 +65,8 @@ pub(super) fn check_host_process(spec: Field<'_>) {
         let own = container.path("securityContext.windowsOptions.hostProcess");
         containers += 1;
         if of_pod.is_present() && own.is_present() && of_pod.flag() != own.flag() {
-            let detail = format!("pod hostProcess value must be identical if both are specified, was {}", of_pod.flag());
+            let detail =
+                format!("pod hostProcess value must be identical if both are specified, was {}", of_pod.flag());
             own.invalid(detail);
         }
         let effective = if own.is_present() { own } else { of_pod };

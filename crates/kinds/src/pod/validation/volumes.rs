@@ -97,7 +97,8 @@ pub(super) fn check_volumes<'a>(
         if metadata.is_some() && volume.at("image").is_present() {
             volume.at("image").require(&["reference"]);
         }
-        if is_ephemeral(&volume) && !name.text().is_empty() && volume.path("ephemeral.volumeClaimTemplate").is_present() {
+        if is_ephemeral(&volume) && !name.text().is_empty() && volume.path("ephemeral.volumeClaimTemplate").is_present()
+        {
             let claim = claim_name(volume);
             for error in validate_dns1123_subdomain(&claim) {
                 name.invalid(format!("PVC name {claim:?}: {error}"));
@@ -110,7 +111,10 @@ pub(super) fn check_volumes<'a>(
             name.duplicate();
         }
         if volume.error_count() == errors {
-            valid.insert(name.text(), ["persistentVolumeClaim", "ephemeral"].iter().any(|claim| volume.at(claim).is_present()));
+            valid.insert(
+                name.text(),
+                ["persistentVolumeClaim", "ephemeral"].iter().any(|claim| volume.at(claim).is_present()),
+            );
         }
         let claim = volume.path("persistentVolumeClaim.claimName");
         if created.contains(claim.text()) {
@@ -188,7 +192,8 @@ fn check_projected(projected: Field<'_>) {
         }
     };
     for one in projected.at("sources").items() {
-        for source in ["secret", "configMap"].map(|name| one.at(name)).into_iter().filter(|source| source.is_present()) {
+        for source in ["secret", "configMap"].map(|name| one.at(name)).into_iter().filter(|source| source.is_present())
+        {
             source.require(&["name"]);
             for item in source.at("items").items() {
                 check_key_to_path(item);
