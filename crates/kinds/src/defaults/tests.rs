@@ -365,9 +365,12 @@ fn apply_defaults_to_rbac() {
     let untouched =
         [("rbac.authorization.k8s.io/v1", "Role"), ("v1", "ServiceAccount"), ("coordination.k8s.io/v1", "Lease")];
     for (api_version, kind) in untouched {
-        check_added(&json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}), &expect![[r#"
+        check_added(
+            &json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}),
+            &expect![[r#"
             .spec {}
-        "#]]);
+        "#]],
+        );
     }
 }
 

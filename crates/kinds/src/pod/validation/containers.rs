@@ -95,7 +95,8 @@ pub(super) fn check_ephemeral_containers(context: &PodContext<'_>) {
         }
         for (name, field) in NOT_IN_EPHEMERAL.iter().map(|name| (*name, container.at(name))) {
             // An empty list is absent, and so is an empty struct that is not a pointer.
-            let is_set = if field.object().is_some() { name != "resources" || field.len() > 0 } else { field.len() > 0 };
+            let is_set =
+                if field.object().is_some() { name != "resources" || field.len() > 0 } else { field.len() > 0 };
             if is_set {
                 field.forbidden(EPHEMERAL);
             }
