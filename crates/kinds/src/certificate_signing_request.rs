@@ -382,12 +382,16 @@ mod tests {
         check(
             &[],
             &[("Approved", "a")],
-            &expect![[r#"Invalid { subject: Kind, errors: [FieldError { kind: Forbidden, field: "status.conditions", value: None, shown: None, detail: "updates may not add a condition of type \"Approved\"" }] }"#]],
+            &expect![[
+                r#"Invalid { subject: Kind, errors: [FieldError { kind: Forbidden, field: "status.conditions", value: None, shown: None, detail: "updates may not add a condition of type \"Approved\"" }] }"#
+            ]],
         );
         check(
             &[("Denied", "a")],
             &[],
-            &expect![[r#"Invalid { subject: Kind, errors: [FieldError { kind: Forbidden, field: "status.conditions", value: None, shown: None, detail: "updates may not remove a condition of type \"Denied\"" }] }"#]],
+            &expect![[
+                r#"Invalid { subject: Kind, errors: [FieldError { kind: Forbidden, field: "status.conditions", value: None, shown: None, detail: "updates may not remove a condition of type \"Denied\"" }] }"#
+            ]],
         );
     }
 }

@@ -121,7 +121,9 @@ fn check_exact_request(request: Field<'_>) {
         }
         match operator.text() {
             "Exists" if !value.text().is_empty() => value.invalid("must be empty for operator `Exists`"),
-            "Equal" => drop(value.label_value()),
+            "Equal" => {
+                value.label_value();
+            }
             "" => operator.required(""),
             _ => operator.one_of(&["Equal", "Exists"]),
         }
@@ -151,7 +153,9 @@ fn check_request_names(names: Field<'_>, requests: Field<'_>) {
             continue;
         }
         for segment in [Some(request), choice].into_iter().flatten() {
-            name.check_other(&segment.into(), |segment| drop(segment.dns_label()));
+            name.check_other(&segment.into(), |segment| {
+                segment.dns_label();
+            });
         }
         let found = requests.items().find(|known| known.at("name").text() == request);
         let is_known = found.is_some_and(|found| {
@@ -212,7 +216,9 @@ fn check_pool_name(name: Field<'_>) {
         name.too_long(POOL_NAME_LENGTH_MAX);
     }
     for part in name.text().split('/') {
-        name.check_other(&part.into(), |part| drop(part.dns_subdomain()));
+        name.check_other(&part.into(), |part| {
+            part.dns_subdomain();
+        });
     }
 }
 
@@ -228,7 +234,9 @@ pub(super) fn check_slice(slice: Field<'_>) {
     if pool.at("generation").integer_or_zero() < 0 {
         pool.at("generation").invalid("must be greater than or equal to zero");
     }
-    spec.at("sharedCounters").each(|counters| drop(counters.at("name").dns_label()));
+    spec.at("sharedCounters").each(|counters| {
+        counters.at("name").dns_label();
+    });
     let mut names = HashSet::new();
     for device in spec.at("devices").items() {
         device.at("name").dns_label();

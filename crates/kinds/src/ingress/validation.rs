@@ -6,7 +6,7 @@ use crate::validation::addresses::parse_ip;
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
-const INVALID_SEQUENCES: [&str; 6] = ["//", "/./", "/../", "%2f", "%2F", ""];
+const INVALID_SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const INVALID_SUFFIXES: [&str; 2] = ["/..", "/."];
 const CONTROLLER_LENGTH_MAX: usize = 250;
 
@@ -76,7 +76,7 @@ fn check_path(item: Field<'_>) {
             if !is_absolute {
                 path.invalid_text("must be an absolute path");
             }
-            for sequence in INVALID_SEQUENCES.iter().filter(|one| !one.is_empty() && path.text().contains(**one)) {
+            for sequence in INVALID_SEQUENCES.iter().filter(|one| path.text().contains(**one)) {
                 path.invalid(format!("must not contain '{sequence}'"));
             }
             for suffix in INVALID_SUFFIXES.iter().filter(|suffix| path.text().ends_with(**suffix)) {
@@ -108,7 +108,9 @@ fn check_backend(backend: Field<'_>) {
             let port = service.at("port");
             match (port.at("name").text().is_empty(), port.at("number").integer_or_zero() == 0) {
                 (false, false) => backend.invalid_as("", "cannot set both port name & port number"),
-                (false, true) => drop(port.at("name").port_name()),
+                (false, true) => {
+                    port.at("name").port_name();
+                }
                 (true, false) => port.at("number").port_number(),
                 (true, true) => backend.required("port name or number is required"),
             }
@@ -155,7 +157,9 @@ pub(super) fn check_ingress_class(spec: Field<'_>) {
         "Namespace" if !namespace.is_present() => {
             namespace.required("`parameters.scope` is set to 'Namespace'");
         }
-        "Namespace" => drop(namespace.dns_label()),
+        "Namespace" => {
+            namespace.dns_label();
+        }
         "Cluster" if namespace.is_present() => {
             namespace.forbidden("`parameters.scope` is set to 'Cluster'");
         }

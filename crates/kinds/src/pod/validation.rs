@@ -112,7 +112,9 @@ fn check_pod_spec<'a>(spec: Field<'a>, metadata: Option<Field<'a>>, claim_templa
     security::check_pod_security_context(spec);
     scheduling::check_affinity(spec.at("affinity"));
     check_dns(spec);
-    spec.at("readinessGates").each(|gate| drop(gate.at("conditionType").qualified_name()));
+    spec.at("readinessGates").each(|gate| {
+        gate.at("conditionType").qualified_name();
+    });
     check_scheduling_gates(spec.at("schedulingGates"));
     scheduling::check_topology_spread(spec.at("topologySpreadConstraints"));
     operating_system::check_host_process(spec);
@@ -139,7 +141,9 @@ fn check_names(spec: Field<'_>) {
     check_tolerations(spec.at("tolerations"));
     spec.at("hostAliases").each(|alias| {
         alias.at("ip").legacy_ip();
-        alias.at("hostnames").each(|name| drop(name.dns_subdomain()));
+        alias.at("hostnames").each(|name| {
+            name.dns_subdomain();
+        });
     });
     if !spec.at("priorityClassName").text().is_empty() {
         spec.at("priorityClassName").dns_subdomain();
@@ -177,7 +181,9 @@ fn check_resource_claims(claims: Field<'_>) {
             [false, false] => claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
             [true, false] | [false, true] => {}
         }
-        sources.into_iter().filter(|source| source.is_present()).for_each(|source| drop(source.dns_subdomain()));
+        sources.into_iter().filter(|source| source.is_present()).for_each(|source| {
+            source.dns_subdomain();
+        });
     }
 }
 
@@ -231,7 +237,9 @@ fn check_dns(spec: Field<'_>) {
     if nameservers.len() > NAMESERVERS_MAX {
         nameservers.invalid(format!("must not have more than {NAMESERVERS_MAX} nameservers"));
     }
-    nameservers.each(|server| drop(server.legacy_ip()));
+    nameservers.each(|server| {
+        server.legacy_ip();
+    });
     let searches = config.at("searches");
     if searches.len() > SEARCHES_MAX {
         searches.invalid(format!("must not have more than {SEARCHES_MAX} search paths"));

@@ -202,14 +202,18 @@ fn check_load_balancer(spec: Field<'_>, annotations: Field<'_>) {
         }
         for range in ranges.items() {
             let text = Value::from(range.text().trim());
-            range.reported_at(shown.index(range.position())).check_other(&text, |range| drop(range.legacy_cidr()));
+            range.reported_at(shown.index(range.position())).check_other(&text, |range| {
+                range.legacy_cidr();
+            });
         }
     } else if annotation.is_present() {
         if !is_load_balancer {
             annotation.forbidden(ONLY_LOAD_BALANCERS);
         }
         for range in annotation.text().trim().split(',').filter(|_| !annotation.text().trim().is_empty()) {
-            annotation.check_other(&range.trim().into(), |range| drop(range.legacy_cidr()));
+            annotation.check_other(&range.trim().into(), |range| {
+                range.legacy_cidr();
+            });
         }
     }
     if !is_load_balancer {

@@ -8,7 +8,6 @@ use api::json::{JsonObject, to_go_json};
 use serde_json::Value;
 
 use crate::feature_gates::FeatureGates;
-use crate::release::Release;
 
 /// Errors of one object beyond this number are dropped: a body can contain half a million.
 const ERRORS_MAX: usize = 1000;
@@ -210,10 +209,6 @@ impl<'a> Field<'a> {
         self.report.gates.enabled(gate)
     }
 
-    pub(crate) fn release(self) -> Release {
-        self.report.gates.release()
-    }
-
     /// The number of errors so far, to learn whether a rule found one.
     pub(crate) fn error_count(self) -> usize {
         self.report.errors.borrow().len()
@@ -398,7 +393,9 @@ impl<'a> Field<'a> {
 
     /// Requires these fields of an object: text that is not empty.
     pub(crate) fn require(self, names: &[&'a str]) {
-        names.iter().for_each(|name| drop(self.at(name).require_text()));
+        names.iter().for_each(|name| {
+            self.at(name).require_text();
+        });
     }
 
     /// Reports the items of a list that occurred before.

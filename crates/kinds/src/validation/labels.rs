@@ -60,7 +60,9 @@ impl Field<'_> {
         }
         self.at("key").qualified_name();
         if checked == SelectorValues::Checked {
-            values.each(|value| drop(value.label_value()));
+            values.each(|value| {
+                value.label_value();
+            });
         }
     }
 
@@ -92,7 +94,9 @@ impl Field<'_> {
             }
             requirement.at("key").qualified_name();
             if checked == SelectorValues::Checked {
-                values.each(|value| drop(value.label_value()));
+                values.each(|value| {
+                    value.label_value();
+                });
             }
         });
         self.at("matchFields").each(|requirement| {
@@ -106,7 +110,9 @@ impl Field<'_> {
                 _ => operator.invalid_text(NO_OPERATOR),
             }
             if requirement.at("key").text() == "metadata.name" {
-                values.each(|value| drop(value.dns_subdomain()));
+                values.each(|value| {
+                    value.dns_subdomain();
+                });
             } else {
                 requirement.at("key").invalid_text("not a valid field selector key");
             }

@@ -11,9 +11,6 @@ const ENV_VAR_NAME: &str =
 const STRICT_ENV_VAR_NAME: &str = "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or \
      '.', and must not start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation \
      is '[-._a-zA-Z][-._a-zA-Z0-9]*')";
-const C_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
-     alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
-     '[A-Za-z_][A-Za-z0-9_]*')";
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const WILDCARD_SUBDOMAIN: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which \
      must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. \
@@ -158,12 +155,6 @@ impl<'a> Field<'a> {
         }
     }
 
-    pub(crate) fn c_identifier(self) {
-        if !is_c_identifier(self.text()) {
-            self.invalid_text(C_IDENTIFIER);
-        }
-    }
-
     /// A path below a volume: relative and without `..`.
     pub(crate) fn local_descending_path(self) {
         if self.text().starts_with('/') {
@@ -202,11 +193,6 @@ impl<'a> Field<'a> {
             self.invalid_text(SUBDOMAIN_WITH_UNDERSCORE);
         }
     }
-}
-
-pub(crate) fn is_c_identifier(text: &str) -> bool {
-    let is_inner = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
-    text.bytes().all(is_inner) && text.bytes().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
 pub(crate) fn validate_wildcard_subdomain(value: &str) -> ValidationErrors {

@@ -166,11 +166,15 @@ pub(super) fn check_field_reference(reference: Field<'_>, supported: &[&str]) {
     match subscript {
         Some(("metadata.annotations", key)) => {
             let key = Value::from(key.to_lowercase());
-            reference.check_other(&key, |key| drop(key.qualified_name()));
+            reference.check_other(&key, |key| {
+                key.qualified_name();
+            });
         }
         Some(("metadata.labels", key)) => {
             let key = Value::from(key);
-            reference.check_other(&key, |key| drop(key.qualified_name()));
+            reference.check_other(&key, |key| {
+                key.qualified_name();
+            });
         }
         Some(_) => {
             path.invalid(format!("error converting fieldPath: field label does not support subscript: {}", path.text()))

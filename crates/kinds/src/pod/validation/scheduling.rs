@@ -40,7 +40,9 @@ fn check_pod_affinity_term(term: Field<'_>) {
     term.at("labelSelector").label_selector();
     term.at("namespaceSelector").label_selector();
     let namespace = term.at("namespace");
-    term.at("namespaces").items().for_each(|name| drop(name.reported_at(namespace).dns_label()));
+    term.at("namespaces").items().for_each(|name| {
+        name.reported_at(namespace).dns_label();
+    });
     check_label_keys(term, term.at("mismatchLabelKeys"));
     let key = term.at("topologyKey");
     if key.text().is_empty() {
@@ -54,7 +56,9 @@ fn check_label_keys<'a>(term: Field<'a>, mismatched: Field<'a>) {
     let (selector, matched) = (term.at("labelSelector"), term.at("matchLabelKeys"));
     for keys in [matched, mismatched].into_iter().filter(|keys| keys.len() > 0) {
         if selector.is_present() {
-            keys.each(|key| drop(key.qualified_name()));
+            keys.each(|key| {
+                key.qualified_name();
+            });
         } else {
             keys.forbidden("must not be specified when labelSelector is not set");
         }
