@@ -144,7 +144,8 @@ fn check_time_zone(zone: Field<'_>) {
         zone.invalid("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones");
     }
     let area = text.split_once('/').map_or(text, |(area, _)| area);
-    if !ZONES.contains(&text) && !(text.contains('/') && AREAS.contains(&area)) {
+    let is_known = ZONES.contains(&text) || text.contains('/') && AREAS.contains(&area);
+    if !is_known {
         zone.invalid(format!("unknown time zone {text}"));
     }
 }

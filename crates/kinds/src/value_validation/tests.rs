@@ -28,16 +28,16 @@ fn check_valid(group: &str, kind: &str, object: &Value) {
     assert_eq!(errors_of(group, kind, object), Vec::<String>::new());
 }
 
-fn pod(fields: Value) -> Value {
+fn pod(fields: &Value) -> Value {
     let mut spec = json!({"containers": [{"name": "a", "image": "i"}]});
     spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     json!({"metadata": {"name": "p"}, "spec": spec})
 }
 
-fn pod_with(container: Value) -> Value {
+fn pod_with(container: &Value) -> Value {
     let mut first = json!({"name": "a", "image": "i"});
     first.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
-    pod(json!({"containers": [first]}))
+    pod(&json!({"containers": [first]}))
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn service_has_valid_type_ports_and_addresses() {
 #[test]
 fn container_requests_must_not_exceed_limits() {
     let lists =
-        |requests: Value, limits: Value| pod_with(json!({"resources": {"requests": requests, "limits": limits}}));
+        |requests: Value, limits: Value| pod_with(&json!({"resources": {"requests": requests, "limits": limits}}));
     let good = lists(json!({"cpu": "1", "memory": "1Gi", "a.b/c": "1"}), json!({"cpu": "1000m", "a.b/c": 1}));
     check_valid("", "Pod", &good);
     let bad = lists(
@@ -117,7 +117,7 @@ fn container_requests_must_not_exceed_limits() {
     check(
         "",
         "Pod",
-        &pod_with(claims),
+        &pod_with(&claims),
         &expect![[r#"
         spec.containers[0].resources.claims[0]: Not found: "c": must be one of the names in pod.spec.resourceClaims which is empty
         spec.containers[0].resources.claims[1]: Not found: "x": must be one of the names in pod.spec.resourceClaims which is empty"#]],
@@ -131,7 +131,7 @@ fn ephemeral_containers_have_no_ports_probes_or_resources() {
     check(
         "",
         "Pod",
-        &pod(json!({"ephemeralContainers": [container]})),
+        &pod(&json!({"ephemeralContainers": [container]})),
         &expect![[r#"
         spec.ephemeralContainers[0].name: Duplicate value: "a"
         spec.ephemeralContainers[0].targetContainerName: Not found: "z"
@@ -147,7 +147,7 @@ fn mounts_refer_to_volumes_and_variables_to_sources() {
         "volumeMounts": [{"name": "v", "mountPath": "/a"}],
         "env": [{"name": "A=", "value": "x"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a']"}}}],
     });
-    let mut object = pod_with(good);
+    let mut object = pod_with(&good);
     object["spec"]["volumes"] =
         json!([{"name": "w", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "../x"}}, {"name": "x"}]);
     check(
@@ -172,7 +172,7 @@ fn probes_and_handlers_have_one_action() {
     check(
         "",
         "Pod",
-        &pod_with(container),
+        &pod_with(&container),
         &expect![[r#"
         spec.containers[0].lifecycle.preStop.sleep: Invalid value: 31: must be non-negative and less than terminationGracePeriodSeconds (30)
         spec.containers[0].livenessProbe.httpGet.port: Invalid value: 0: must be between 1 and 65535, inclusive
@@ -299,6 +299,10 @@ fn other_kinds_refuse_their_common_mistakes() {
         spec.scaleTargetRef.name: Required value
         spec.scaleTargetRef.apiVersion: Invalid value: "": apiVersion must specify API group"#]],
     );
+}
+
+#[test]
+fn storage_and_quota_kinds_refuse_their_common_mistakes() {
     let volume = json!({"spec": {"hostPath": {"path": "/"}, "nfs": {}, "persistentVolumeReclaimPolicy": "Recycle"}});
     check(
         "",
