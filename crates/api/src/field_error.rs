@@ -15,6 +15,8 @@ pub struct FieldError {
     field: String,
     /// `None` where Kubernetes does not show the value.
     value: Option<Value>,
+    /// The text in place of the value, where Go prints it in another order than ours.
+    shown: Option<String>,
     detail: String,
 }
 
@@ -99,6 +101,11 @@ impl FieldError {
         Self { value: None, ..self }
     }
 
+    /// Creates an error for a malformed value that is not repeated.
+    pub fn invalid_without_value(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, None, detail)
+    }
+
     /// Creates an error for a missing value.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)
@@ -107,6 +114,11 @@ impl FieldError {
     /// Adds an explanation to an error that was created without one.
     pub fn with_detail(self, detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), ..self }
+    }
+
+    /// Shows this text in place of the value.
+    pub fn showing(self, text: impl Into<String>) -> Self {
+        Self { shown: Some(text.into()), ..self }
     }
 
     /// Creates an error for a repeated value.
@@ -176,7 +188,10 @@ impl FieldError {
     /// Returns the message without the field.
     pub fn body(&self) -> String {
         let mut body = self.kind.message_prefix().to_owned();
-        if let Some(value) = &self.value {
+        if let Some(shown) = &self.shown {
+            body.push_str(": ");
+            body.push_str(shown);
+        } else if let Some(value) = &self.value {
             body.push_str(": ");
             match value {
                 Value::String(text) => body.push_str(&Quoted(text).to_string()),
@@ -208,7 +223,7 @@ impl FieldError {
     }
 
     fn new(kind: FieldErrorKind, field: impl Into<String>, value: Option<Value>, detail: impl Into<String>) -> Self {
-        Self { kind, field: field.into(), value, detail: detail.into() }
+        Self { kind, field: field.into(), value, shown: None, detail: detail.into() }
     }
 }
 

@@ -60,6 +60,8 @@ const NOT_A_LABEL_KEY: &str = concat!(
     label_key_rule!(),
     " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 );
+const NOT_A_CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+     'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 const NOT_A_LABEL_VALUE: &str = concat!(
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end ",
     "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(",
@@ -140,6 +142,26 @@ pub fn validate_label_key(key: &str) -> ValidationErrors {
     }
     if !is_label_key_name(name) {
         errors.push(concat!("name part ", label_key_rule!()).into());
+    }
+    errors
+}
+
+/// Validates the key of a config map or a secret, which is a file name.
+pub fn validate_config_key(key: &str) -> ValidationErrors {
+    let mut errors = ValidationErrors::new();
+    if key.len() > SUBDOMAIN_LENGTH_MAX {
+        errors.push(SUBDOMAIN_TOO_LONG.into());
+    }
+    if key.is_empty() || !key.bytes().all(|byte| matches!(byte, b'-' | b'.' | b'_') || byte.is_ascii_alphanumeric()) {
+        errors.push(NOT_A_CONFIG_KEY.into());
+    }
+    if key == "." {
+        errors.push("must not be '.'".into());
+    }
+    if key == ".." {
+        errors.push("must not be '..'".into());
+    } else if key.starts_with("..") {
+        errors.push("must not start with '..'".into());
     }
     errors
 }

@@ -2,7 +2,7 @@
 
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
-use kinds::{FeatureGates, KindStrategy, Release, defaults, types_of, update_validation, value_validation};
+use kinds::{FeatureGates, Release, defaults, types_of, update_validation};
 use object::decode::Decoded;
 use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
 
@@ -115,20 +115,6 @@ pub(crate) fn set_empty_status(object: &mut JsonObject, release: Release, kind: 
     if let Some(status) = types_of(release).for_kind(kind).and_then(defaults::empty_status) {
         object.insert("status".to_owned(), status.into());
     }
-}
-
-/// Validates values, ignoring errors that the stored object has as well: another server or release accepted them.
-pub(crate) fn validate_new_values(
-    strategy: &KindStrategy,
-    old: Option<&JsonObject>,
-    new: &JsonObject,
-) -> Vec<FieldError> {
-    let mut errors = value_validation::validate_values(strategy, new);
-    if let Some(old) = old.filter(|_| !errors.is_empty()) {
-        let before = value_validation::validate_values(strategy, old);
-        errors.retain(|error| !before.contains(error));
-    }
-    errors
 }
 
 /// Validates that an update to the object or a subresource changes no immutable field.

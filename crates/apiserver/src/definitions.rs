@@ -91,11 +91,7 @@ pub struct DefinitionFollower {
 
 impl LiveDefinitions {
     /// The value, empty until the follower runs. `crd_cache` holds the CustomResourceDefinitions.
-    pub fn new(
-        registry: &Registry,
-        prefix: &str,
-        served_resources: &ServedResources,
-    ) -> (Self, DefinitionFollower) {
+    pub fn new(registry: &Registry, prefix: &str, served_resources: &ServedResources) -> (Self, DefinitionFollower) {
         let (sender, snapshots) = watch::channel(Arc::default());
         let crd_cache = crate::storage_ports::definitions_cache(registry.cache(), prefix);
         let registry = registry.clone();

@@ -9,6 +9,7 @@ use object::unstructured;
 use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     columns: API_SERVICES,
     ..KindStrategy::DEFAULT

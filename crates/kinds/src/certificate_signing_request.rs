@@ -7,15 +7,22 @@ use access::User;
 use api::FieldError;
 use api::json::JsonObject;
 use api::time::Time;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use object::rules::NameRule;
 use object::selectable_fields::SelectableFields;
 use object::table::cells::{AGE, NAME, find_condition, string_cell, string_cell_or, string_column};
 use object::table::{Column, human_duration};
-use object::{Rejection, unstructured};
+use object::{KindRules, Rejection, unstructured};
 use serde_json::{Value, json};
 
-use crate::strategy::{KindStrategy, SubresourceStrategy, WritableFields};
+use crate::strategy::{KindStrategy, RULES, SubresourceStrategy, WritableFields};
+use crate::validation::Field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { name_rule: NameRule::PathSegment, ..RULES },
+    validate_create: |request| check_spec(request.at("spec")),
+    validate_status: |request, _| check_condition_statuses(request.path("status.conditions")),
     prepare_for_create,
     prepare_for_update,
     subresources: &[
@@ -68,6 +75,66 @@ fn prepare_for_create(user: &User, object: &mut JsonObject) -> Result<(), Reject
         spec.insert("extra".to_owned(), json!(user.extra));
     }
     Ok(())
+}
+
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+/// Ten minutes.
+const EXPIRATION_SECONDS_MIN: i64 = 600;
+
+/// The request itself is checked for its form alone: PEM of the right type.
+fn check_spec(spec: Field<'_>) {
+    let request = spec.at("request");
+    let text = STANDARD.decode(request.text()).unwrap_or_default();
+    if !String::from_utf8_lossy(&text).contains("-----BEGIN CERTIFICATE REQUEST-----") {
+        request.invalid_text("PEM block type must be CERTIFICATE REQUEST");
+    }
+    let (usages, signer, seconds) = (spec.at("usages"), spec.at("signerName"), spec.at("expirationSeconds"));
+    if usages.len() == 0 {
+        usages.required("");
+    }
+    usages.each(|usage| usage.one_of(&USAGES));
+    usages.unique_items();
+    if signer.text() == "kubernetes.io/legacy-unknown" {
+        signer.invalid("the legacy signerName is not allowed via this API version");
+    } else {
+        signer.signer_name();
+    }
+    if seconds.integer().is_some_and(|seconds| seconds < EXPIRATION_SECONDS_MIN) {
+        seconds.invalid("may not specify a duration less than 600 seconds (10 minutes)");
+    }
+}
+
+fn check_condition_statuses(conditions: Field<'_>) {
+    conditions.each(|condition| {
+        let (kind, status) = (condition.at("type"), condition.at("status"));
+        kind.require_text();
+        let is_final = matches!(kind.text(), "Approved" | "Denied" | "Failed");
+        status.require_one_of(if is_final { &["True"] } else { &["False", "True", "Unknown"] });
+    });
 }
 
 /// Keeps the stored spec; an update that changes it is not rejected.
@@ -316,14 +383,14 @@ mod tests {
             &[],
             &[("Approved", "a")],
             &expect![[
-                r#"Invalid { subject: Kind, errors: [FieldError { kind: Forbidden, field: "status.conditions", value: None, detail: "updates may not add a condition of type \"Approved\"" }] }"#
+                r#"Invalid { subject: Kind, errors: [FieldError { kind: Forbidden, field: "status.conditions", value: None, shown: None, detail: "updates may not add a condition of type \"Approved\"" }] }"#
             ]],
         );
         check(
             &[("Denied", "a")],
             &[],
             &expect![[
-                r#"Invalid { subject: Kind, errors: [FieldError { kind: Forbidden, field: "status.conditions", value: None, detail: "updates may not remove a condition of type \"Denied\"" }] }"#
+                r#"Invalid { subject: Kind, errors: [FieldError { kind: Forbidden, field: "status.conditions", value: None, shown: None, detail: "updates may not remove a condition of type \"Denied\"" }] }"#
             ]],
         );
     }

@@ -2,17 +2,28 @@
 
 use api::FieldError;
 use api::json::JsonObject;
+use api::validation::validate_config_key;
 use object::Rejection;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, count_at, string_column};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::strategy::KindStrategy;
+use crate::validation::Field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     prepare_for_create: |_, map| validate_data(None, map),
     prepare_for_update: |old, map| validate_data(Some(old), map),
-    validate: |errors, map| check_data_keys(errors, map, &["data", "binaryData"]),
+    validate: |map| {
+        let data = map.at("data");
+        for (key, value) in data.entries() {
+            validate_config_key(key).into_iter().for_each(|error| value.invalid_as(key, error));
+            if map.at("binaryData").key(key).is_present() {
+                value.invalid_as(key, "duplicate of key present in binaryData");
+            }
+        }
+        check_data_keys(map.at("binaryData"));
+    },
     columns: CONFIG_MAPS,
     ..KindStrategy::DEFAULT
 };
@@ -46,31 +57,10 @@ fn data_bytes(part: &Value) -> usize {
     values.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }
 
-/// Rejects keys that cannot be file names.
-pub(crate) fn check_data_keys(errors: &mut Vec<FieldError>, object: &JsonObject, parts: &[&str]) {
-    for part in parts {
-        for key in object.get(*part).and_then(Value::as_object).into_iter().flat_map(Map::keys) {
-            if let Some(error) = data_key_error(key) {
-                errors.push(FieldError::invalid(format!("{part}[{key}]"), key.as_str(), error));
-            }
-        }
-    }
-}
-
-fn data_key_error(key: &str) -> Option<String> {
-    const LENGTH_MAX: usize = 253;
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    match key {
-        "." => Some("must not be '.'".to_owned()),
-        ".." => Some("must not be '..'".to_owned()),
-        _ if key.starts_with("..") => Some("must not start with '..'".to_owned()),
-        _ if key.len() > LENGTH_MAX => Some(format!("must be no more than {LENGTH_MAX} characters")),
-        _ if key.is_empty() || !key.bytes().all(is_allowed) => Some(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  \
-             or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-                .to_owned(),
-        ),
-        _ => None,
+/// Keys are file names.
+pub(crate) fn check_data_keys(data: Field<'_>) {
+    for (key, value) in data.entries() {
+        validate_config_key(key).into_iter().for_each(|error| value.invalid_as(key, error));
     }
 }
 

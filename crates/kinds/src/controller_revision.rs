@@ -5,12 +5,22 @@ use object::table::Column;
 use object::table::cells::{AGE, NAME, integer_cell, string_column};
 use object::unstructured;
 use object::unstructured::objects;
+use serde_json::Value;
 
 use crate::strategy::KindStrategy;
 use crate::update_validation::immutable_fields::fixed_field;
 
-pub(crate) static STRATEGY: KindStrategy =
-    KindStrategy { immutable_fields: &[fixed_field("data")], columns: REVISIONS, ..KindStrategy::DEFAULT };
+pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    validate: |revision| revision.at("revision").not_negative(),
+    validate_create: |revision| match revision.at("data").value() {
+        None => revision.at("data").required("data is mandatory"),
+        Some(Value::Object(_)) => {}
+        Some(_) => revision.at("data").required("data must be a valid JSON object"),
+    },
+    immutable_fields: &[fixed_field("data")],
+    columns: REVISIONS,
+    ..KindStrategy::DEFAULT
+};
 
 const REVISIONS: &[Column] = &[
     NAME,

@@ -2,8 +2,6 @@
 
 mod schedule;
 
-use api::FieldError;
-use api::json::JsonObject;
 use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::cells::{
@@ -14,24 +12,142 @@ use object::unstructured;
 use object::unstructured::get;
 use serde_json::Value;
 
-use crate::job::check_job_spec;
+use crate::job::validation::check_job_spec;
 use crate::strategy::{KindStrategy, RULES};
+use crate::validation::Field;
 use crate::workload::{CONTAINERS, IMAGES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
-    validate,
+    validate: |cron| check_spec(cron.at("spec")),
+    validate_create: |cron| {
+        let name = cron.path("metadata.name");
+        if name.text().len() > NAME_LENGTH_MAX {
+            name.invalid("must be no more than 52 characters");
+        }
+    },
     columns: CRON_JOBS,
     ..KindStrategy::DEFAULT
 };
 
-fn validate(errors: &mut Vec<FieldError>, object: &JsonObject) {
-    let Some(spec) = object.get("spec") else { return };
-    let schedule = spec.get("schedule").and_then(Value::as_str).unwrap_or_default();
-    if let Some(error) = schedule::schedule_error(schedule).filter(|_| !schedule.is_empty()) {
-        errors.push(FieldError::invalid("spec.schedule", schedule, error));
+/// A job's name is that of the cron job and the time in minutes.
+const NAME_LENGTH_MAX: usize = 52;
+
+fn check_spec(spec: Field<'_>) {
+    let (schedule, zone) = (spec.at("schedule"), spec.at("timeZone"));
+    if schedule.require_text() {
+        if let Some(error) = schedule::schedule_error(schedule.text()) {
+            schedule.invalid(error);
+        }
+        if schedule.text().contains("TZ") {
+            schedule.invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+        }
     }
-    check_job_spec(errors, spec.get("jobTemplate").and_then(|template| template.get("spec")), "spec.jobTemplate.spec");
+    spec.at("startingDeadlineSeconds").not_negative();
+    if zone.is_present() {
+        check_time_zone(zone);
+    }
+    spec.at("concurrencyPolicy").require_one_of(&["Allow", "Forbid", "Replace"]);
+    let job = spec.path("jobTemplate.spec");
+    check_job_spec(job);
+    if job.at("selector").is_present() {
+        job.at("selector").invalid("`selector` will be auto-generated");
+    }
+    if job.at("manualSelector").flag() {
+        job.at("manualSelector").unsupported_as(true, &["nil", "false"]);
+    }
+    spec.at("successfulJobsHistoryLimit").not_negative();
+    spec.at("failedJobsHistoryLimit").not_negative();
+}
+
+/// Areas of the database of time zones.
+const AREAS: [&str; 17] = [
+    "Africa",
+    "America",
+    "Antarctica",
+    "Arctic",
+    "Asia",
+    "Atlantic",
+    "Australia",
+    "Brazil",
+    "Canada",
+    "Chile",
+    "Etc",
+    "Europe",
+    "Indian",
+    "Mexico",
+    "Pacific",
+    "US",
+    "posix",
+];
+/// Time zones without an area.
+const ZONES: [&str; 41] = [
+    "CET",
+    "CST6CDT",
+    "Cuba",
+    "EET",
+    "EST",
+    "EST5EDT",
+    "Egypt",
+    "Eire",
+    "Factory",
+    "GB",
+    "GB-Eire",
+    "GMT",
+    "GMT+0",
+    "GMT-0",
+    "GMT0",
+    "Greenwich",
+    "HST",
+    "Hongkong",
+    "Iceland",
+    "Iran",
+    "Israel",
+    "Jamaica",
+    "Japan",
+    "Kwajalein",
+    "Libya",
+    "MET",
+    "MST",
+    "MST7MDT",
+    "NZ",
+    "NZ-CHAT",
+    "Navajo",
+    "PRC",
+    "PST8PDT",
+    "Poland",
+    "Portugal",
+    "ROC",
+    "ROK",
+    "Turkey",
+    "UCT",
+    "UTC",
+    "Zulu",
+];
+
+/// A name in the database of time zones. The database itself is not part of the server: within an area, any name passes.
+fn check_time_zone(zone: Field<'_>) {
+    let text = zone.text();
+    if text.is_empty() {
+        return zone.invalid("timeZone must be nil or non-empty string");
+    }
+    let is_part = |part: &str| {
+        (1..=14).contains(&part.len())
+            && !matches!(part, "." | "..")
+            && !part.starts_with('-')
+            && part.bytes().all(|byte| matches!(byte, b'.' | b'-' | b'_' | b'+') || byte.is_ascii_alphanumeric())
+    };
+    if !text.split('/').all(is_part) {
+        return zone.invalid(format!("unknown time zone {text}"));
+    }
+    if text.eq_ignore_ascii_case("local") {
+        zone.invalid("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones");
+    }
+    let area = text.split_once('/').map_or(text, |(area, _)| area);
+    let is_known = ZONES.contains(&text) || text.contains('/') && AREAS.contains(&area);
+    if !is_known {
+        zone.invalid(format!("unknown time zone {text}"));
+    }
 }
 
 const CRON_JOBS: &[Column] = &[

@@ -1,5 +1,7 @@
 //! CSI drivers, the nodes that have them, and the storage capacity that they report.
 
+use std::collections::HashSet;
+
 use api::FieldError;
 use object::KindRules;
 use object::rules::StatusSubresource;
@@ -17,6 +19,7 @@ use crate::fields::list_items;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+use crate::validation::Field;
 
 pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { allows_unconditional_update: false, ..RULES },
@@ -25,6 +28,7 @@ pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
         fixed_field("spec.attachRequired").displayed_as("spec.attachedRequired"),
         fixed_field("spec.volumeLifecycleModes"),
     ],
+    validate: |driver| check_driver(driver.at("spec")),
     columns: CSI_DRIVERS,
     ..KindStrategy::DEFAULT
 };
@@ -32,6 +36,7 @@ pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
 pub(crate) static CSI_NODE_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     returns_deleted_object: true,
+    validate: |node| check_node_drivers(node.path("spec.drivers")),
     validate_update: |node, _| check_drivers(node),
     columns: CSI_NODES,
     ..KindStrategy::DEFAULT
@@ -39,9 +44,69 @@ pub(crate) static CSI_NODE_STRATEGY: KindStrategy = KindStrategy {
 
 pub(crate) static CSI_STORAGE_CAPACITY_STRATEGY: KindStrategy = KindStrategy {
     immutable_fields: &[fixed_field("nodeTopology"), fixed_field("storageClassName")],
+    validate: |capacity| {
+        capacity.at("nodeTopology").label_selector();
+        capacity.at("storageClassName").dns_subdomain();
+        if capacity.at("capacity").is_present() {
+            capacity.at("capacity").quantity_not_negative();
+        }
+    },
     columns: CSI_CAPACITIES,
     ..KindStrategy::DEFAULT
 };
+
+const NODE_ID_LENGTH_MAX: usize = 256;
+
+fn check_driver(spec: Field<'_>) {
+    spec.at("fsGroupPolicy").one_of_if_present(&["File", "None", "ReadWriteOnceWithFSType"]);
+    let mut audiences = HashSet::new();
+    for request in spec.at("tokenRequests").items() {
+        let (audience, seconds) = (request.at("audience"), request.at("expirationSeconds"));
+        if !audiences.insert(audience.text()) {
+            audience.duplicate_of(audience.text());
+            continue;
+        }
+        match seconds.integer() {
+            Some(..600) => seconds.invalid("may not specify a duration less than 10 minutes"),
+            Some(number) if number > 1 << 32 => seconds.invalid("may not specify a duration larger than 2^32 seconds"),
+            _ => {}
+        }
+    }
+    let modes = spec.at("volumeLifecycleModes");
+    modes.items().for_each(|mode| mode.reported_at(modes).one_of(&["Persistent", "Ephemeral"]));
+    let period = spec.at("nodeAllocatableUpdatePeriodSeconds");
+    if period.integer().is_some_and(|seconds| seconds < 10) {
+        period.invalid("must be greater than or equal to 10 seconds");
+    }
+    let in_secrets = spec.at("serviceAccountTokenInSecrets");
+    if in_secrets.is_present() && spec.at("tokenRequests").len() == 0 {
+        in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified");
+    }
+}
+
+fn check_node_drivers(drivers: Field<'_>) {
+    let mut names = HashSet::new();
+    for driver in drivers.items() {
+        let (name, id) = (driver.at("name"), driver.at("nodeID"));
+        name.csi_driver_name();
+        id.require_text();
+        if id.text().len() > NODE_ID_LENGTH_MAX {
+            id.invalid(format!("must be {NODE_ID_LENGTH_MAX} characters or less"));
+        }
+        driver.path("allocatable.count").not_negative();
+        if !names.insert(name.text()) {
+            name.duplicate_of(name.text());
+        }
+        let mut keys = HashSet::new();
+        for key in driver.at("topologyKeys").items().map(|key| key.reported_at(driver)) {
+            key.require_text();
+            if !keys.insert(key.text()) {
+                key.duplicate_of(key.text());
+            }
+            key.qualified_name();
+        }
+    }
+}
 
 /// Rejects changes of a listed driver; with the feature gate its allocatable count may change.
 fn check_drivers(update: ObjectUpdate<'_>) -> Vec<FieldError> {

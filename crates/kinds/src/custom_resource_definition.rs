@@ -17,6 +17,7 @@ use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::ObjectUpdate;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
     prepare_for_create: |_, definition| {
         lifecycle::set_initial_status(definition);

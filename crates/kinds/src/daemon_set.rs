@@ -8,20 +8,83 @@ use object::table::{Column, cells};
 use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
+use crate::pod::validation::check_pod_template;
 use crate::strategy::{KindStrategy, RULES};
+use crate::validation::labels::selector_matches;
+use crate::validation::{Field, go_object};
 use crate::workload::{
-    CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, check_workload, set_rolling_update_defaults,
+    CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, WorkloadWords, check_collisions, check_runs_for_ever,
+    set_rolling_update_defaults,
 };
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     prepare_for_create,
     prepare_for_update,
-    validate: check_workload,
+    validate: |set| check_spec(set.at("spec")),
+    validate_status,
     immutable_fields: SELECTOR_IS_FIXED,
     columns: DAEMON_SETS,
     ..KindStrategy::DEFAULT
 };
+
+fn check_spec(spec: Field<'_>) {
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
+    let errors = selector.error_count();
+    selector.label_selector();
+    let labels = template.path("metadata.labels");
+    let is_usable = selector.error_count() == errors;
+    if is_usable && (!selector.is_present() || !selector_matches(selector, labels)) {
+        labels.invalid("`selector` does not match template `labels`");
+    }
+    if selector.is_present() && !selector.has_selector_terms() {
+        selector.invalid("empty selector is invalid for daemonset");
+    }
+    check_pod_template(template);
+    check_runs_for_ever(template, &WorkloadWords { empty_selector: "daemonset", deadline: "DaemonSet" });
+    spec.at("minReadySeconds").not_negative();
+    check_update_strategy(spec.at("updateStrategy"));
+    spec.at("revisionHistoryLimit").not_negative();
+}
+
+fn check_update_strategy(strategy: Field<'_>) {
+    let rolling = strategy.at("rollingUpdate");
+    match strategy.at("type").text() {
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+            [unavailable, surge].into_iter().for_each(Field::number_or_percentage);
+            [unavailable, surge].into_iter().for_each(Field::at_most_100_percent);
+            match (unavailable.is_zero_or_0_percent(), surge.is_zero_or_0_percent()) {
+                (false, false) => surge.invalid("may not be set when maxUnavailable is non-zero"),
+                (true, true) => unavailable.required("cannot be 0 when maxSurge is 0"),
+                _ => {}
+            }
+        }
+        other => {
+            let shown = go_object(&[("Type", other.into()), ("RollingUpdate", json!(rolling.value()))]);
+            strategy.unsupported_showing(shown, &["RollingUpdate", "OnDelete"]);
+        }
+    }
+}
+
+fn validate_status(set: Field<'_>, old: Field<'_>) {
+    let status = set.at("status");
+    for count in [
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    ] {
+        status.at(count).not_negative();
+    }
+    check_collisions(status, old.at("status"));
+}
 
 /// The generation of the pod template, once a field; controllers still label pods by it.
 const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";

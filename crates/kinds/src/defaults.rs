@@ -9,6 +9,7 @@
 //! values that need a clock (when a device was tainted), and sums over containers (the requests of a pod as a whole).
 
 mod field_defaults;
+mod value_structs;
 
 use api::json::JsonObject;
 use schema::{StructType, TypeForm, ValueType};
@@ -24,6 +25,11 @@ use crate::{
 /// Sets the defaults in an object of a kind. It must have passed [`schema::check_types`]; values of wrong types stay
 /// unchanged.
 pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates: &FeatureGates) {
+    for name in value_structs::value_structs_of(kind.name()) {
+        if kind.field(name).is_some() {
+            set_if_absent(body, name, Map::new());
+        }
+    }
     apply_type_defaults(body, kind, gates);
     apply_declared_defaults(body, kind);
     for row in field_defaults::defaults_of_type(kind) {

@@ -3,6 +3,8 @@
 //! Fields at the top of a request in v1beta1 are under `exactly` in later versions; fields under `basic` in v1beta1 are
 //! at the top of a device in later versions.
 
+mod validation;
+
 use api::json::JsonObject;
 use object::KindRules;
 use object::rules::{GenerationRule, StatusSubresource};
@@ -21,6 +23,7 @@ use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field};
 pub(crate) static DEVICE_CLASS_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     returns_deleted_object: true,
+    validate: validation::check_device_class,
     columns: &[NAME, AGE],
     ..KindStrategy::DEFAULT
 };
@@ -28,12 +31,15 @@ pub(crate) static DEVICE_CLASS_STRATEGY: KindStrategy = KindStrategy {
 pub(crate) static DEVICE_TAINT_RULE_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
+    validate: validation::check_taint_rule,
+    validate_status: |rule, _| validation::check_taint_rule_status(rule),
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
+    validate_create: |claim| validation::check_claim_spec(claim.at("spec")),
     immutable_fields: SPEC_IS_FIXED,
     columns: RESOURCE_CLAIMS,
     conversion: |from, to| match (from.version == "v1beta1", to.version == "v1beta1") {
@@ -46,6 +52,7 @@ pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
 
 pub(crate) static RESOURCE_CLAIM_TEMPLATE_STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
+    validate_create: validation::check_claim_template,
     immutable_fields: SPEC_IS_FIXED,
     columns: &[NAME, AGE],
     conversion: |from, to| match (from.version == "v1beta1", to.version == "v1beta1") {
@@ -66,6 +73,7 @@ pub(crate) static RESOURCE_POOL_STATUS_REQUEST_STRATEGY: KindStrategy = KindStra
 pub(crate) static RESOURCE_SLICE_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     returns_deleted_object: true,
+    validate: validation::check_slice,
     immutable_fields: &[fixed_field("spec.pool.name"), fixed_field("spec.driver"), fixed_field("spec.nodeName")],
     columns: RESOURCE_SLICES,
     selectable_fields: &SelectableFields {

@@ -80,6 +80,7 @@ pub(crate) static EVENTS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 const EITHER_GROUP: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules {
         allows_create_on_update: true,
         garbage_collection: GarbageCollectionPolicy::Unsupported,

@@ -1,6 +1,5 @@
 //! Fields of unstructured objects: how rules of several kinds read, complete and check them.
 
-use api::FieldError;
 use api::json::JsonObject;
 use object::unstructured::set_or_remove;
 use serde_json::{Map, Value};
@@ -63,17 +62,4 @@ pub(crate) fn restore_metadata_field(old: &JsonObject, new: &mut JsonObject, fie
     let kept = old.get("metadata").and_then(|metadata| metadata.get(field)).cloned();
     let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     set_or_remove(metadata, field, kept);
-}
-
-/// Rejects a port number out of range; named ports pass.
-pub(crate) fn check_port(errors: &mut Vec<FieldError>, path: String, port: Option<&Value>) {
-    if let Some(number) = port.and_then(Value::as_i64).filter(|number| !(1..=65535).contains(number)) {
-        errors.push(FieldError::invalid(path, number, "must be between 1 and 65535, inclusive"));
-    }
-}
-
-pub(crate) fn check_supported(errors: &mut Vec<FieldError>, path: &str, value: Option<&Value>, supported: &[&str]) {
-    if let Some(word) = value.and_then(Value::as_str).filter(|word| !supported.contains(word)) {
-        errors.push(FieldError::not_supported(path, word, supported));
-    }
 }

@@ -1,5 +1,7 @@
 //! Flow schemas and priority levels.
 
+mod validation;
+
 use api::json::JsonObject;
 use object::KindRules;
 use object::rules::{GenerationRule, StatusSubresource};
@@ -12,12 +14,16 @@ use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static FLOW_SCHEMA_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
+    validate: validation::check_flow_schema,
+    validate_status: |schema, _| validation::check_conditions(schema.at("status")),
     columns: FLOW_SCHEMAS,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static PRIORITY_LEVEL_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
+    validate: validation::check_priority_level,
+    validate_status: |level, _| validation::check_conditions(level.at("status")),
     columns: PRIORITY_LEVELS,
     ..KindStrategy::DEFAULT
 };

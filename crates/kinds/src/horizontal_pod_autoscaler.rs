@@ -3,6 +3,7 @@
 mod conversion;
 mod metrics;
 mod table;
+mod validation;
 
 use api::json::JsonObject;
 use serde_json::{Value, json};
@@ -11,6 +12,8 @@ use crate::fields::{object_field_mut, set_if_absent, set_if_empty};
 use crate::strategy::KindStrategy;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    validate: validation::check_autoscaler,
+    validate_status: |autoscaler, _| validation::check_status(autoscaler),
     columns: table::AUTOSCALERS,
     conversion: |from, to| match (from.version, to.version) {
         ("v1", "v2") => Some(conversion::v1_to_v2),

@@ -1,7 +1,8 @@
 //! Ingresses and ingress classes.
 
+mod validation;
+
 use api::json::JsonObject;
-use api::{FieldError, validation};
 use object::KindRules;
 use object::rules::GenerationRule;
 use object::table::Column;
@@ -10,37 +11,26 @@ use object::unstructured;
 use object::unstructured::{metadata_string, objects};
 use serde_json::Value;
 
-use crate::fields::list_items;
 use crate::service::table::load_balancer_addresses;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static INGRESS_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
-    validate: check_hosts,
+    validate: validation::check_ingress,
+    validate_create: validation::check_new_ingress,
+    validate_status: validation::check_ingress_status,
     columns: INGRESSES,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static INGRESS_CLASS_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    validate: |class| validation::check_ingress_class(class.at("spec")),
     immutable_fields: &[fixed_field("spec.controller")],
     columns: INGRESS_CLASSES,
     ..KindStrategy::DEFAULT
 };
-
-fn check_hosts(errors: &mut Vec<FieldError>, object: &JsonObject) {
-    for (at, rule) in list_items(object.get("spec").and_then(|spec| spec.get("rules"))).iter().enumerate() {
-        let host = rule.get("host").and_then(Value::as_str).unwrap_or_default();
-        // A wildcard stands for one part of a name.
-        if host.is_empty() || host.starts_with("*.") {
-            continue;
-        }
-        for error in validation::validate_dns1123_subdomain(host) {
-            errors.push(FieldError::invalid(format!("spec.rules[{at}].host"), host, error));
-        }
-    }
-}
 
 const INGRESSES: &[Column] = &[
     NAME,

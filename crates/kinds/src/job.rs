@@ -1,10 +1,11 @@
 //! Jobs; each selects its pods by a label with its uid.
 
+mod status;
 pub(crate) mod table;
 mod update;
+pub(crate) mod validation;
 
 use access::User;
-use api::FieldError;
 use api::json::JsonObject;
 use object::rules::GenerationRule;
 use object::selectable_fields::SelectableFields;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::feature_gates::FeatureGates;
 use crate::fields::{object_field_mut, set_if_absent, set_if_empty};
-use crate::pod::validation::{RESTART_POLICIES, check_pod_spec};
 use crate::release::Release;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
@@ -23,7 +23,9 @@ use crate::workload::template_labels;
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     prepare_for_create,
-    validate: |errors, job| check_job_spec(errors, job.get("spec"), "spec"),
+    validate: validation::check_job,
+    validate_create: validation::check_new_job,
+    validate_status: status::check_status,
     validate_update: |job, _| update::check_job(job),
     immutable_fields: &[
         fixed_field("spec.selector"),
@@ -81,17 +83,6 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
 /// The object at a path, created if absent; `None` if a value of another type is on the path.
 fn ensure_object_at<'a>(object: &'a mut JsonObject, path: &[&str]) -> Option<&'a mut JsonObject> {
     path.iter().try_fold(object, |object, name| object.entry(*name).or_insert_with(|| json!({})).as_object_mut())
-}
-
-/// Checks the spec of a job, or of a job template, at a path.
-pub(crate) fn check_job_spec(errors: &mut Vec<FieldError>, spec: Option<&Value>, path: &str) {
-    let pod = spec.and_then(|spec| spec.get("template")?.get("spec"));
-    check_pod_spec(errors, pod, &format!("{path}.template.spec"));
-    // An absent policy has become the default `Always`, which jobs do not support.
-    if pod.is_some_and(|pod| pod.get("restartPolicy").and_then(Value::as_str) == Some(RESTART_POLICIES[0])) {
-        let detail = r#"valid values: "OnFailure", "Never""#;
-        errors.push(FieldError::required(format!("{path}.template.spec.restartPolicy"), detail));
-    }
 }
 
 pub(crate) fn set_job_defaults(job: &mut JsonObject, gates: &FeatureGates) {

@@ -79,6 +79,7 @@ mod stateful_set;
 mod storage_class;
 mod storage_version;
 mod storage_version_migration;
+mod validation;
 mod workload;
 
 pub use diff::{ReleaseDiff, diff_releases};

@@ -33,6 +33,13 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
         },
         SubresourceStrategy::status(|_, namespace, _| check_phase(namespace)),
     ],
+    validate_create: |namespace| {
+        let finalizers = namespace.path("spec.finalizers");
+        for finalizer in finalizers.items().map(|finalizer| finalizer.reported_at(finalizers)) {
+            finalizer.qualified_name();
+            finalizer.finalizer_name();
+        }
+    },
     columns: NAMESPACES,
     selectable_fields: &SelectableFields { names: &["metadata.name", "status.phase"], ..SelectableFields::LISTED },
     ..KindStrategy::DEFAULT

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use api::FieldError;
 use api::json::JsonObject;
+use api::validation::validate_label_value;
 use object::selectable_fields::SelectableFields;
 use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column, wide_column};
 use object::table::{Column, cells};
@@ -12,12 +13,28 @@ use object::unstructured::objects;
 use serde_json::Value;
 
 use crate::fields::{list_items, set_if_absent};
+use crate::pod::validation::TAINT_EFFECTS;
 use crate::release::Release;
 use crate::strategy::KindStrategy;
 use crate::update_validation::ObjectUpdate;
+use crate::validation::{Field, go_object};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     keeps_status_on_create: true,
+    prepare_for_create: |_, node| {
+        sync_pod_ranges(node);
+        Ok(())
+    },
+    prepare_for_update: |_, node| {
+        sync_pod_ranges(node);
+        Ok(())
+    },
+    validate_create: check_resources,
+    validate: |node| {
+        check_taints(node.path("spec.taints"), node.path("metadata.taints"));
+        check_pod_ranges(node.path("spec.podCIDRs"));
+    },
+    validate_status: |node, _| check_resources(node),
     validate_update: |node, _| check_update(node),
     columns: NODES,
     selectable_fields: &SelectableFields {
@@ -30,6 +47,60 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     },
     ..KindStrategy::DEFAULT
 };
+
+/// The older field is the first of the list; where they differ, the older one counts.
+fn sync_pod_ranges(node: &mut JsonObject) {
+    let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let first = spec.get("podCIDRs").and_then(|ranges| ranges.get(0)).cloned();
+    match (spec.get("podCIDR").cloned().filter(|range| range != ""), first) {
+        (Some(range), first) if first.as_ref() != Some(&range) => {
+            spec.insert("podCIDRs".to_owned(), Value::Array(vec![range]));
+        }
+        (None, Some(first)) => drop(spec.insert("podCIDR".to_owned(), first)),
+        _ => {}
+    }
+}
+
+fn check_pod_ranges(ranges: Field<'_>) {
+    let parsed: Vec<_> = ranges.items().filter_map(Field::legacy_cidr).collect();
+    let is_dual = parsed.iter().any(|(first, _)| first.is_ipv4()) && parsed.iter().any(|(first, _)| first.is_ipv6());
+    if ranges.len() > 1 && (!is_dual || ranges.len() > 2) {
+        ranges.invalid("may specify no more than one CIDR for each IP family");
+    }
+}
+
+/// `shown` is the path of the list in errors of a new node, which is not its own.
+fn check_taints<'a>(taints: Field<'a>, shown: Field<'a>) {
+    let mut seen = BTreeSet::new();
+    for (index, taint) in taints.items().enumerate() {
+        let taint = taint.reported_at(shown.index(index));
+        let (key, value, effect) = (taint.at("key"), taint.at("value"), taint.at("effect"));
+        key.qualified_name();
+        let errors = validate_label_value(value.text());
+        if !errors.is_empty() {
+            value.invalid_text(errors.join(";"));
+        }
+        effect.require_one_of(&TAINT_EFFECTS);
+        if !seen.insert((effect.text(), key.text())) {
+            let shown = go_object(&[
+                ("Key", key.text().into()),
+                ("Value", value.text().into()),
+                ("Effect", effect.text().into()),
+                ("TimeAdded", taint.at("timeAdded").value().cloned().unwrap_or_default()),
+            ]);
+            let error = FieldError::duplicate(taint.path_text(), "").showing(shown);
+            taint.add_error(error.with_detail("taints must be unique by key and effect pair"));
+        }
+    }
+}
+
+fn check_resources(node: Field<'_>) {
+    for list in ["capacity", "allocatable"].map(|name| node.at("status").at(name)) {
+        for (name, amount) in list.entries() {
+            amount.reported_at(list.at(name)).resource_amount(name);
+        }
+    }
+}
 
 fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();

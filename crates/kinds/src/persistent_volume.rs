@@ -17,10 +17,17 @@ use crate::strategy::KindStrategy;
 use crate::update_validation::immutable_fields::{ImmutableField, fixed_field};
 use crate::update_validation::unified_diff::unified_diff;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+use crate::validation::Field;
+use crate::validation::labels::SelectorValues;
+use crate::validation::volume_sources::{
+    self, AWS_ELASTIC_BLOCK_STORE, CEPH_FS, GCE_PERSISTENT_DISK, VOLUME_MODES, VolumeSource, check_access_modes,
+    check_each_access_mode, check_one_source, source,
+};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
     prepare_for_create,
+    validate: check_volume,
     validate_update: |volume, _| check_update(volume),
     immutable_fields: &[VOLUME_MODE_IS_FIXED],
     columns: VOLUMES,
@@ -29,6 +36,142 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
 
 /// The volume mode of volumes and claims stays as created.
 pub(crate) const VOLUME_MODE_IS_FIXED: ImmutableField = fixed_field("spec.volumeMode").displayed_as("volumeMode");
+
+const SOURCES: &[VolumeSource] = &[
+    source("hostPath", volume_sources::check_host_path),
+    GCE_PERSISTENT_DISK,
+    AWS_ELASTIC_BLOCK_STORE,
+    source("glusterfs", volume_sources::check_glusterfs),
+    source("flocker", volume_sources::check_flocker),
+    source("nfs", volume_sources::check_nfs),
+    source("rbd", volume_sources::check_rbd),
+    source("quobyte", volume_sources::check_quobyte),
+    CEPH_FS,
+    // Its name is part of a rule: see `check_volume`.
+    source("iscsi", |_| {}),
+    source("cinder", |source| {
+        source.require(&["volumeID"]);
+        volume_sources::check_secret(source.at("secretRef"), &["name", "namespace"]);
+    }),
+    source("fc", volume_sources::check_fc),
+    VolumeSource { shown_as_second: "", ..source("flexVolume", volume_sources::check_flex) },
+    source("azureFile", volume_sources::check_azure_file),
+    source("vsphereVolume", |source| source.require(&["volumePath"])),
+    source("photonPersistentDisk", |source| source.require(&["pdID"])),
+    source("portworxVolume", |source| source.require(&["volumeID"])),
+    source("azureDisk", volume_sources::check_azure_disk),
+    source("scaleIO", |source| source.require(&["gateway", "system", "volumeName"])),
+    source("local", |source| {
+        if source.at("path").require_text() {
+            source.at("path").path_without_backsteps();
+        }
+    }),
+    source("storageos", |source| volume_sources::check_storage_os(source, &["name", "namespace"])),
+    source("csi", |source| {
+        source.at("driver").csi_driver_name();
+        source.require(&["volumeHandle"]);
+        for secret in
+            ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
+        {
+            if source.at(secret).is_present() {
+                source.at(secret).secret_reference();
+            }
+        }
+    }),
+];
+
+const INLINE: &str = "may not be specified in the context of inline volumes";
+
+/// The spec of a volume that has no object of its own.
+pub(crate) fn check_inline_volume_spec(spec: Field<'_>) {
+    spec.forbid(&["claimRef"], INLINE);
+    if spec.at("capacity").len() > 0 {
+        spec.at("capacity").forbidden(INLINE);
+    }
+    if !spec.at("csi").is_present() {
+        spec.at("csi").required("has to be specified in the context of inline volumes");
+    }
+    check_access_modes(spec, "");
+    check_each_access_mode(spec);
+    if !matches!(spec.at("persistentVolumeReclaimPolicy").text(), "" | "Retain") {
+        let detail = "may only be Retain in the context of inline volumes";
+        spec.at("persistentVolumeReclaimPolicy").forbidden(detail);
+    }
+    spec.forbid(&["nodeAffinity"], INLINE);
+    check_one_source(spec, SOURCES);
+    check_iscsi_source(spec, "");
+    if !spec.at("storageClassName").text().is_empty() {
+        spec.at("storageClassName").forbidden(INLINE);
+    }
+    if !matches!(spec.at("volumeMode").text(), "" | "Filesystem") {
+        let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        spec.at("volumeMode").forbidden(detail);
+    }
+}
+
+fn check_volume(volume: Field<'_>) {
+    let (spec, name) = (volume.at("spec"), volume.path("metadata.name").text());
+    check_access_modes(spec, "");
+    check_each_access_mode(spec);
+    check_capacity(spec.at("capacity"));
+    spec.at("persistentVolumeReclaimPolicy").one_of_if_set(&["Delete", "Recycle", "Retain"]);
+    let affinity = spec.at("nodeAffinity");
+    if affinity.is_present() {
+        if affinity.at("required").is_present() {
+            affinity.at("required").node_selector(SelectorValues::Checked);
+        } else {
+            affinity.at("required").required("must specify required node constraints");
+        }
+    }
+    check_one_source(spec, SOURCES);
+    check_iscsi_source(spec, name);
+    if spec.at("local").is_present() && !affinity.is_present() {
+        affinity.required("Local volume requires node affinity");
+    }
+    let path = spec.path("hostPath.path").text();
+    let is_root = !path.is_empty() && path.split('/').all(|part| matches!(part, "" | "."));
+    if is_root && spec.at("persistentVolumeReclaimPolicy").text() == "Recycle" {
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        spec.at("persistentVolumeReclaimPolicy").forbidden(detail);
+    }
+    if !spec.at("storageClassName").text().is_empty() {
+        spec.at("storageClassName").dns_subdomain();
+    }
+    spec.at("volumeMode").one_of_if_present(&VOLUME_MODES);
+    let class = spec.at("volumeAttributesClassName");
+    if class.is_present() && class.is_enabled("VolumeAttributesClass") {
+        if class.text().is_empty() {
+            class.required("an empty string is disallowed");
+        } else {
+            class.dns_subdomain();
+        }
+        if !spec.at("csi").is_present() {
+            spec.at("csi").required("has to be specified when using volumeAttributesClassName");
+        }
+    }
+}
+
+/// The rules of the only source that depend on the name of the volume.
+fn check_iscsi_source(spec: Field<'_>, name: &str) {
+    let first = SOURCES.iter().find(|source| spec.at(source.field).is_present());
+    if first.is_some_and(|source| source.field == "iscsi") {
+        volume_sources::check_iscsi(spec.at("iscsi"), false, name);
+    }
+}
+
+/// Storage, and nothing else.
+fn check_capacity(capacity: Field<'_>) {
+    if capacity.len() == 0 {
+        capacity.required("");
+    }
+    if !capacity.key("storage").is_present() || capacity.len() > 1 {
+        capacity.unsupported_as(capacity.value().cloned().unwrap_or_default(), &["storage"]);
+    }
+    for (_, amount) in capacity.entries() {
+        amount.whole_quantity_not_negative();
+        amount.quantity_positive();
+    }
+}
 
 /// A new volume is pending since its creation.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {

@@ -44,7 +44,9 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
         },
         SubresourceStrategy::status(prepare_status_update),
     ],
-    validate: |errors, pod| validation::check_pod_spec(errors, pod.get("spec"), "spec"),
+    validate: validation::check_pod,
+    validate_create: validation::check_new_pod,
+    validate_status: validation::check_pod_status,
     validate_update: |update, subresource| match subresource {
         "ephemeralcontainers" => update::check_ephemeral_containers(update),
         "resize" => resize_validation::check_resize(update),

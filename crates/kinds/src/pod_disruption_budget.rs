@@ -1,11 +1,10 @@
 //! Pod disruption budgets: eviction checks and their effect on the budget's status.
 
-use api::FieldError;
 use api::json::JsonObject;
 use api::selector::LabelSelector;
 use api::time::Time;
 use object::KindRules;
-use object::rules::GenerationRule;
+use object::rules::{GenerationRule, NameRule};
 use object::table::Column;
 use object::table::cells::{AGE, NAME, integer_cell, integer_column, string_column};
 use object::unstructured;
@@ -13,18 +12,40 @@ use object::unstructured::{get, integer, list, nested_object, text};
 use serde_json::{Map, Value, json};
 
 use crate::strategy::{KindStrategy, RULES};
+use crate::validation::Field;
+use crate::validation::conditions::check_conditions;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
-    validate,
+    rules: KindRules {
+        generation: GenerationRule::Counted,
+        allows_unconditional_update: false,
+        name_rule: NameRule::PathSegment,
+        ..RULES
+    },
+    allows_any_finalizer: true,
+    validate: |budget| check_spec(budget.at("spec")),
+    validate_status: |budget, _| check_status(budget.at("status")),
     columns: BUDGETS,
     ..KindStrategy::DEFAULT
 };
 
-fn validate(errors: &mut Vec<FieldError>, object: &JsonObject) {
-    let Some(spec) = object.get("spec") else { return };
-    if ["minAvailable", "maxUnavailable"].iter().all(|bound| spec.get(bound).is_some_and(|value| !value.is_null())) {
-        errors.push(FieldError::invalid("spec", spec.clone(), "minAvailable and maxUnavailable cannot be both set"));
+fn check_spec(spec: Field<'_>) {
+    let bounds = ["minAvailable", "maxUnavailable"].map(|name| spec.at(name));
+    if bounds.into_iter().all(Field::is_present) {
+        spec.invalid("minAvailable and maxUnavailable cannot be both set");
+    }
+    for bound in bounds.into_iter().filter(|bound| bound.is_present()) {
+        bound.number_or_percentage();
+        bound.at_most_100_percent();
+    }
+    spec.at("selector").label_selector();
+    spec.at("unhealthyPodEvictionPolicy").one_of_if_present(&["AlwaysAllow", "IfHealthyBudget"]);
+}
+
+fn check_status(status: Field<'_>) {
+    check_conditions(status.at("conditions"));
+    for count in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        status.at(count).not_negative();
     }
 }
 

@@ -1,6 +1,5 @@
 //! Replication controllers.
 
-use api::FieldError;
 use api::json::JsonObject;
 use object::KindRules;
 use object::rules::{GarbageCollectionPolicy, GenerationRule};
@@ -9,11 +8,13 @@ use object::selectable_fields::SelectableFields;
 use object::table::cells::{AGE, NAME, integer_cell, integer_column, wide_column};
 use object::table::{Column, cells};
 use object::unstructured;
-use serde_json::json;
 
 use crate::fields::{object_field_mut, set_if_empty};
+use crate::pod::validation::check_pod_template;
+use crate::replica_set::check_replica_set_status;
 use crate::strategy::{KindStrategy, RULES};
-use crate::workload::{CONTAINERS, IMAGES, check_replicas, check_template, desired_replicas, template_labels};
+use crate::validation::Field;
+use crate::workload::{CONTAINERS, IMAGES, WorkloadWords, check_runs_for_ever, desired_replicas, template_labels};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules {
@@ -21,7 +22,8 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
         garbage_collection: GarbageCollectionPolicy::OrphanDependents,
         ..RULES
     },
-    validate,
+    validate: |controller| check_spec(controller.at("spec")),
+    validate_status: |controller, _| check_replica_set_status(controller.at("status")),
     columns: CONTROLLERS,
     selectable_fields: &SelectableFields {
         names: &["metadata.name", "metadata.namespace", "status.replicas"],
@@ -35,11 +37,27 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Rejects negative replicas, and a template that the selector, a plain map of labels, does not match.
-fn validate(errors: &mut Vec<FieldError>, object: &JsonObject) {
-    let Some(spec) = object.get("spec") else { return };
-    check_replicas(errors, spec);
-    check_template(errors, spec, &json!({"matchLabels": spec.get("selector")}));
+/// The selector is a plain map of labels.
+fn check_spec(spec: Field<'_>) {
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
+    spec.at("minReadySeconds").not_negative();
+    if selector.len() == 0 {
+        selector.required("");
+    }
+    if spec.at("replicas").is_present() {
+        spec.at("replicas").not_negative();
+    } else {
+        spec.at("replicas").required("");
+    }
+    if !template.is_present() {
+        return template.required("");
+    }
+    let labels = template.path("metadata.labels");
+    if selector.entries().any(|(key, value)| labels.key(key).value() != value.value()) {
+        labels.invalid("`selector` does not match template `labels`");
+    }
+    check_pod_template(template);
+    check_runs_for_ever(template, &WorkloadWords { empty_selector: "", deadline: "ReplicationController" });
 }
 
 /// Selector and labels default to the labels of the pod template.

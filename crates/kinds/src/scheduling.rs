@@ -1,7 +1,5 @@
 //! Priority classes, pod groups and workloads of pod groups.
 
-use api::FieldError;
-use api::json::JsonObject;
 use object::KindRules;
 use object::rules::{GenerationRule, StatusSubresource};
 use object::table::Column;
@@ -11,10 +9,11 @@ use object::unstructured;
 use crate::release::Release::*;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{fixed_field, forbidden_change};
+use crate::validation::Field;
 
 pub(crate) static PRIORITY_CLASS_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
-    validate: check_name,
+    validate_create: check_priority_class,
     immutable_fields: &[forbidden_change("value", "may not be changed in an update."), fixed_field("preemptionPolicy")],
     columns: PRIORITY_CLASSES,
     ..KindStrategy::DEFAULT
@@ -50,17 +49,34 @@ pub(crate) static WORKLOAD_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// The priority classes that Kubernetes creates.
-const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+/// The priority classes that Kubernetes creates, and their values.
+const SYSTEM_CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+/// Higher values are for the system.
+const USER_VALUE_MAX: i64 = 1_000_000_000;
 
-fn check_name(errors: &mut Vec<FieldError>, object: &JsonObject) {
-    let name = object.get("metadata").and_then(|metadata| metadata.get("name")?.as_str()).unwrap_or_default();
-    if name.starts_with("system-") && !SYSTEM_CLASSES.contains(&name) {
-        let detail = format!(
-            "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system \
-             priority class"
-        );
-        errors.push(FieldError::forbidden("metadata.name", detail));
+fn check_priority_class(class: Field<'_>) {
+    let (name, value) = (class.path("metadata.name"), class.at("value"));
+    if name.text().starts_with("system-") {
+        let known = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name.text());
+        let is_global = class.at("globalDefault").flag();
+        let error = match known {
+            None => Some(format!("{} is not a known system priority class", name.text())),
+            Some((_, expected)) if *expected != value.integer_or_zero() => {
+                Some(format!("value of {} PriorityClass must be {expected}", name.text()))
+            }
+            Some(_) if is_global => Some(format!("globalDefault of {} PriorityClass must be false", name.text())),
+            Some(_) => None,
+        };
+        if let Some(error) = error {
+            let detail = "priority class names with 'system-' prefix are reserved for system use only. error: ";
+            name.forbidden(format!("{detail}{error}"));
+        }
+    } else if value.integer_or_zero() > USER_VALUE_MAX {
+        value.forbidden(format!("maximum allowed value of a user defined priority is {USER_VALUE_MAX}"));
+    }
+    if class.at("preemptionPolicy").is_present() {
+        class.at("preemptionPolicy").require_one_of(&["PreemptLowerPriority", "Never"]);
     }
 }
 

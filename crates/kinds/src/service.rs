@@ -3,18 +3,18 @@
 pub(crate) mod defaults;
 pub(crate) mod table;
 mod update;
+pub(crate) mod validation;
 
 use std::collections::BTreeMap;
 
 use access::User;
-use api::FieldError;
 use api::json::JsonObject;
 use object::rules::NameRule;
 use object::selectable_fields::SelectableFields;
 use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
-use crate::fields::{check_port, check_supported, list_items, string_field};
+use crate::fields::string_field;
 use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
@@ -22,7 +22,8 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
     prepare_for_create,
     prepare_for_update,
-    validate: check_service,
+    validate: validation::check_service,
+    validate_status: validation::check_status,
     validate_update: |service, _| update::check_service(service),
     columns: table::SERVICES,
     selectable_fields: &SelectableFields {
@@ -31,21 +32,6 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     },
     ..KindStrategy::DEFAULT
 };
-
-const SERVICE_TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-
-const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-
-fn check_service(errors: &mut Vec<FieldError>, object: &JsonObject) {
-    let Some(spec) = object.get("spec") else { return };
-    check_supported(errors, "spec.type", spec.get("type"), &SERVICE_TYPES);
-    for (at, port) in list_items(spec.get("ports")).iter().enumerate() {
-        let path = format!("spec.ports[{at}]");
-        check_port(errors, format!("{path}.port"), port.get("port"));
-        check_port(errors, format!("{path}.targetPort"), port.get("targetPort"));
-        check_supported(errors, &format!("{path}.protocol"), port.get("protocol"), &PROTOCOLS);
-    }
-}
 
 /// Sets `clusterIPs` for clients that know `clusterIP` only.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {

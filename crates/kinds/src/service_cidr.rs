@@ -2,7 +2,7 @@
 
 use api::FieldError;
 use object::KindRules;
-use object::rules::StatusSubresource;
+use object::rules::{NameRule, StatusSubresource};
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_column};
 use object::unstructured;
@@ -13,17 +13,59 @@ use crate::release::Release::{self, *};
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
+use crate::validation::Field;
+use crate::validation::addresses::parse_cidr;
 
 pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    validate_create: |range| check_ranges(range.path("spec.cidrs")),
     validate_update: |range, _| check_update(range),
     immutable_fields: &[fixed_field("spec.cidrs").until(R33)],
     columns: SERVICE_CIDRS,
     ..KindStrategy::DEFAULT
 };
 
-pub(crate) static IP_ADDRESS_STRATEGY: KindStrategy =
-    KindStrategy { immutable_fields: &[fixed_field("spec.parentRef")], columns: ADDRESSES, ..KindStrategy::DEFAULT };
+pub(crate) static IP_ADDRESS_STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { name_rule: NameRule::CanonicalIp, ..RULES },
+    validate: |address| check_parent(address.path("spec.parentRef")),
+    immutable_fields: &[fixed_field("spec.parentRef")],
+    columns: ADDRESSES,
+    ..KindStrategy::DEFAULT
+};
+
+/// One range, or one of each family.
+fn check_ranges(ranges: Field<'_>) {
+    if ranges.len() == 0 {
+        return ranges.required("at least one CIDR required");
+    }
+    if ranges.len() > 2 {
+        ranges.invalid("may only hold up to 2 values");
+    }
+    let parsed: Vec<_> = ranges.texts().filter_map(parse_cidr).collect();
+    let is_dual = parsed.iter().any(|(first, _)| first.is_ipv4()) && parsed.iter().any(|(first, _)| first.is_ipv6());
+    if ranges.len() > 1 && parsed.len() == ranges.len() && !is_dual {
+        ranges.invalid("may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64");
+    }
+    ranges.each(Field::canonical_cidr);
+}
+
+/// The object that an address belongs to.
+fn check_parent(parent: Field<'_>) {
+    if !parent.is_present() {
+        return parent.required("");
+    }
+    if !parent.at("group").text().is_empty() {
+        parent.at("group").dns_subdomain();
+    }
+    for name in ["resource", "name"].map(|name| parent.at(name)) {
+        if name.require_text() {
+            name.path_segment();
+        }
+    }
+    if !parent.at("namespace").text().is_empty() {
+        parent.at("namespace").path_segment();
+    }
+}
 
 /// From 1.33 on a range of a second family may be added.
 fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {

@@ -23,6 +23,7 @@ use crate::release::Release;
 use crate::review::ReviewKind;
 use crate::update_validation::ObjectUpdate;
 use crate::update_validation::immutable_fields::ImmutableField;
+use crate::validation::Field;
 
 /// Rules of a kind without deviations.
 pub(crate) const RULES: KindRules = KindRules { generation: GenerationRule::Absent, ..KindRules::NAMESPACED };
@@ -49,9 +50,16 @@ pub struct KindStrategy {
     /// True if an update removes the object because no finalizer is left. Old state first.
     pub is_removed_by_update: fn(&JsonObject, &JsonObject) -> bool,
     pub(crate) subresources: &'static [SubresourceStrategy],
-    pub(crate) validate: fn(&mut Vec<FieldError>, &JsonObject),
     /// Validates a new object, where the rules of new objects and of updates differ as a whole.
     pub validate_new: fn(&FeatureGates, &JsonObject) -> Vec<FieldError>,
+    /// Whether a finalizer needs no domain: kinds of other components than kube-apiserver.
+    pub(crate) allows_any_finalizer: bool,
+    /// Reports invalid values of a new or updated object.
+    pub(crate) validate: fn(Field<'_>),
+    /// Reports what is invalid in a new object alone.
+    pub(crate) validate_create: fn(Field<'_>),
+    /// Reports invalid values of an updated status: the whole object, new state first.
+    pub(crate) validate_status: fn(Field<'_>, Field<'_>),
     pub(crate) validate_update: fn(ObjectUpdate<'_>, &str) -> Vec<FieldError>,
     pub(crate) immutable_fields: &'static [ImmutableField],
     /// Warnings to the client about a valid object; old state first, `None` if there is none.
@@ -87,8 +95,11 @@ impl KindStrategy {
         adjust_deletion: |_, outcome, _| outcome,
         is_removed_by_update: delete::is_removed_by_update,
         subresources: &[],
-        validate: |_, _| {},
         validate_new: |_, _| Vec::new(),
+        allows_any_finalizer: false,
+        validate: |_| {},
+        validate_create: |_| {},
+        validate_status: |_, _| {},
         validate_update: |_, _| Vec::new(),
         immutable_fields: &[],
         warnings: |_, _, _| Vec::new(),

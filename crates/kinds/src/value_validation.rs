@@ -1,19 +1,53 @@
-//! Validation of values in new and updated objects.
+//! Validation of values in new and updated objects, in Kubernetes' words.
 //!
-//! It covers common mistakes: an invalid schedule, labels that the selector does not match, a port out of range. It
-//! does not check required fields; other values that Kubernetes validates are accepted unchecked.
+//! Objects must have passed [`schema::check_types`] and have their defaults. The rules are those of the kinds, in the
+//! vocabulary of [`crate::validation`].
 
 use api::FieldError;
 use api::json::JsonObject;
 
+use crate::feature_gates::FeatureGates;
 use crate::strategy::KindStrategy;
+use crate::validation::{Field, Report};
 
-/// The invalid values of an object, in Kubernetes' words. The object must have passed [`schema::check_types`] and have
-/// its defaults.
-pub fn validate_values(strategy: &KindStrategy, object: &JsonObject) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    (strategy.validate)(&mut errors, object);
+/// The invalid values of a new object.
+pub fn validate_create(strategy: &KindStrategy, gates: &FeatureGates, object: &JsonObject) -> Vec<FieldError> {
+    let report = Report::new(gates);
+    check_finalizers(strategy, report.root(object));
+    (strategy.validate)(report.root(object));
+    (strategy.validate_create)(report.root(object));
+    report.take_errors()
+}
+
+/// The invalid values of an updated object, apart from those that the stored object has as well: another server or
+/// release accepted them. `subresource` is the one through which the update came; empty: the object itself.
+pub fn validate_values(
+    strategy: &KindStrategy,
+    gates: &FeatureGates,
+    subresource: &str,
+    [old, new]: [&JsonObject; 2],
+) -> Vec<FieldError> {
+    let report = Report::new(gates);
+    check_finalizers(strategy, report.root(new));
+    if subresource == "status" {
+        (strategy.validate_status)(report.root(new), report.root(old));
+        return report.take_errors();
+    }
+    (strategy.validate)(report.root(new));
+    let mut errors = report.take_errors();
+    if !errors.is_empty() {
+        (strategy.validate)(report.root(old));
+        let before = report.take_errors();
+        errors.retain(|error| !before.contains(error));
+    }
     errors
+}
+
+/// Finalizers without a domain are those of Kubernetes.
+fn check_finalizers(strategy: &KindStrategy, object: Field<'_>) {
+    if !strategy.allows_any_finalizer {
+        object.path("metadata.finalizers").each(|finalizer| finalizer.finalizer_name());
+    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! Rules shared by workloads: replicas, selectors, pod templates, rolling updates.
 
-use api::FieldError;
 use api::json::JsonObject;
 use object::table::cells::{string_column, wide_column};
 use object::table::{Column, cells};
 use object::unstructured;
 use object::unstructured::objects;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::fields::{is_empty_value, list_items, object_field_mut, set_if_absent, set_if_empty, string_field};
-use crate::pod::validation::{RESTART_POLICIES, check_pod_spec};
+use crate::fields::{is_empty_value, object_field_mut, set_if_absent, set_if_empty, string_field};
+use crate::pod::validation::check_pod_template;
 use crate::update_validation::immutable_fields::{ImmutableField, fixed_field};
+use crate::validation::Field;
+use crate::validation::labels::selector_matches;
 
 pub(crate) const READY: Column = string_column("Ready", "How many pods are ready, of how many.", |workload, _| {
     let ready = unstructured::integer(workload, &["status", "readyReplicas"]).unwrap_or_default();
@@ -47,55 +48,77 @@ fn container_fields_cell(object: &JsonObject, field: &str) -> Value {
 /// The selector of a workload is immutable.
 pub(crate) const SELECTOR_IS_FIXED: &[ImmutableField] = &[fixed_field("spec.selector")];
 
-pub(crate) fn check_workload(errors: &mut Vec<FieldError>, object: &JsonObject) {
-    let Some(spec) = object.get("spec") else { return };
-    check_replicas(errors, spec);
-    check_template(errors, spec, spec.get("selector").unwrap_or(&Value::Null));
+/// Rules that differ between workloads with replicas.
+pub(crate) struct WorkloadWords {
+    /// The kind in the message about an empty selector.
+    pub(crate) empty_selector: &'static str,
+    /// The kind in the message about a deadline.
+    pub(crate) deadline: &'static str,
 }
 
-pub(crate) fn check_replicas(errors: &mut Vec<FieldError>, spec: &Value) {
-    if let Some(replicas) = spec.get("replicas").and_then(Value::as_i64).filter(|replicas| *replicas < 0) {
-        errors.push(FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0"));
+/// Requires a selector with at least one term. False if the selector cannot be used.
+pub(crate) fn check_selector(selector: Field<'_>, words: &WorkloadWords) -> bool {
+    if !selector.is_present() {
+        selector.required("");
+        return true;
+    }
+    let errors = selector.error_count();
+    selector.label_selector();
+    let is_valid = selector.error_count() == errors;
+    if !selector.has_selector_terms() {
+        selector.invalid(format!("empty selector is invalid for {}", words.empty_selector));
+    }
+    is_valid
+}
+
+/// The pod template of a workload whose pods run for ever.
+pub(crate) fn check_template(template: Field<'_>, selector: Field<'_>, words: &WorkloadWords) {
+    check_template_labels(template, selector);
+    check_pod_template(template);
+    check_runs_for_ever(template, words);
+}
+
+pub(crate) fn check_template_labels(template: Field<'_>, selector: Field<'_>) {
+    let labels = template.path("metadata.labels");
+    // An absent selector matches nothing, an empty one everything.
+    if !selector.is_present() || !selector_matches(selector, labels) {
+        labels.invalid("`selector` does not match template `labels`");
     }
 }
 
-/// Rejects a pod template whose labels the selector does not match.
-pub(crate) fn check_template(errors: &mut Vec<FieldError>, spec: &Value, selector: &Value) {
-    let template = spec.get("template");
-    let labels = template.and_then(|template| template.get("metadata")?.get("labels"));
-    if has_terms(selector) && template.is_some() && !selector_matches(selector, labels.and_then(Value::as_object)) {
-        let shown = labels.cloned().unwrap_or_default();
-        let detail = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", shown, detail));
-    }
-    check_pod_spec(errors, template.and_then(|template| template.get("spec")), "spec.template.spec");
-    let policy = template.and_then(|template| template.get("spec")?.get("restartPolicy")?.as_str());
-    if let Some(policy) = policy.filter(|policy| RESTART_POLICIES[1..].contains(policy)) {
-        errors.push(FieldError::not_supported("spec.template.spec.restartPolicy", policy, &["Always"]));
+pub(crate) fn check_runs_for_ever(template: Field<'_>, words: &WorkloadWords) {
+    template.path("spec.restartPolicy").one_of(&["Always"]);
+    let deadline = template.path("spec.activeDeadlineSeconds");
+    if deadline.is_present() {
+        deadline.forbidden(format!("activeDeadlineSeconds in {} is not Supported", words.deadline));
     }
 }
 
-fn has_terms(selector: &Value) -> bool {
-    let labels = selector.get("matchLabels").and_then(Value::as_object).is_some_and(|labels| !labels.is_empty());
-    labels || !list_items(selector.get("matchExpressions")).is_empty()
+/// Counts of pods in a status: none is negative, and none greater than the number of replicas.
+pub(crate) fn check_replica_counts(status: Field<'_>, names: &[&'static str], below_replicas: &[&'static str]) {
+    names.iter().for_each(|name| status.at(name).not_negative());
+    let replicas = status.at("replicas").integer_or_zero();
+    for count in below_replicas.iter().map(|name| status.at(name)) {
+        if count.integer_or_zero() > replicas {
+            count.invalid("cannot be greater than status.replicas");
+        }
+    }
 }
 
-fn selector_matches(selector: &Value, labels: Option<&Map<String, Value>>) -> bool {
-    let label = |key: &str| labels.and_then(|labels| labels.get(key));
-    let mut wanted = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
-    wanted.all(|(key, value)| label(key) == Some(value))
-        && list_items(selector.get("matchExpressions")).iter().all(|term| {
-            let found = label(term.get("key").and_then(Value::as_str).unwrap_or_default());
-            let is_among = found.is_some_and(|found| list_items(term.get("values")).contains(found));
-            match term.get("operator").and_then(Value::as_str).unwrap_or_default() {
-                "In" => is_among,
-                "NotIn" => !is_among,
-                "Exists" => found.is_some(),
-                "DoesNotExist" => found.is_none(),
-                // Another rule's concern.
-                _ => true,
-            }
-        })
+/// `of_ready` names the count of ready pods in the message.
+pub(crate) fn check_available_are_ready(status: Field<'_>, of_ready: &str) {
+    let available = status.at("availableReplicas");
+    if available.integer_or_zero() > status.at("readyReplicas").integer_or_zero() {
+        available.invalid(format!("cannot be greater than {of_ready}"));
+    }
+}
+
+/// The number of name collisions only grows.
+pub(crate) fn check_collisions(status: Field<'_>, old: Field<'_>) {
+    let (now, before) = (status.at("collisionCount"), old.at("collisionCount"));
+    if before.is_present() && now.integer_or_zero() < before.integer_or_zero() {
+        now.invalid_as(now.integer_or_zero(), "cannot be decremented");
+    }
 }
 
 /// The labels of the pod template, unless there are none.

@@ -39,6 +39,10 @@ pub enum NameRule {
     Label1035,
     /// Anything that can be a path segment: RBAC kinds.
     PathSegment,
+    /// An IP address in its canonical form: IP addresses.
+    CanonicalIp,
+    /// The name of a file in a config map: lease candidates.
+    ConfigKey,
 }
 
 /// Fields that the `status` subresource accepts.

@@ -87,6 +87,12 @@ pub fn validate_name(name: &str, rule: NameRule) -> ValidationErrors {
         NameRule::Label => rule::validate_dns1123_label(name),
         NameRule::Label1035 => rule::validate_dns1035_label(name),
         NameRule::PathSegment => rule::validate_path_segment_name(name),
+        NameRule::CanonicalIp => match name.parse::<std::net::IpAddr>() {
+            Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".into()],
+            Ok(address) if address.to_string() == name => Vec::new(),
+            Ok(address) => vec![format!("must be in canonical form (\"{address}\")").into()],
+        },
+        NameRule::ConfigKey => rule::validate_config_key(name),
     }
 }
 

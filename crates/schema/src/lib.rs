@@ -22,7 +22,7 @@ mod types;
 
 pub use cursor::SchemaCursor;
 pub use normalize::{drop_unknown_fields, normalize};
-pub use quantity::compare_quantities;
+pub use quantity::{compare_quantities, quantity_in_billionths};
 pub use table::TypeTable;
 pub use type_check::{TypeMismatchError, cannot_be_handled_message, check_types, strict_decoding_error};
 pub use types::{ListMapKeys, PatchRule, SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType};

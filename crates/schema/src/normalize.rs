@@ -1,24 +1,40 @@
 //! Normalization of values as by Go's decoding and encoding.
 //!
-//! Decoding into Go's types and encoding again has visible effects: nulls are dropped, times are in UTC, quantities are
-//! canonical. Unknown fields are dropped too, but a stored object must keep them; so that is a separate function for
+//! Decoding into Go's types and encoding again has visible effects: nulls and most zero values are dropped, times are in
+//! UTC, quantities are canonical. Unknown fields are dropped too, but a stored object must keep them; so that is a separate function for
 //! callers.
 
 use api::time::{MicroTime, Time};
 use serde_json::{Map, Value};
 
 use crate::quantity::Quantity;
-use crate::{SpecialType, StructType, TypeForm, ValueType};
+use crate::{SpecialType, StructField, StructType, TypeForm, ValueType};
 
 /// Normalizes known fields; unknown fields stay unchanged. The body must have passed [`crate::check_types`]; values of
 /// wrong types stay unchanged.
 pub fn normalize(body: &mut Map<String, Value>, kind: StructType<'_>) {
-    body.retain(|name, value| !value.is_null() || kind.field(name).is_none());
+    body.retain(|name, value| match kind.field(name) {
+        Some(field) => !value.is_null() && !is_omitted_zero(value, field),
+        None => true,
+    });
     for (name, value) in body {
         if let Some(field) = kind.field(name) {
             normalize_value(value, field.value_type());
         }
     }
+}
+
+/// True if Go does not encode the value: it is zero, and the field is neither required nor a pointer.
+fn is_omitted_zero(value: &Value, field: StructField<'_>) -> bool {
+    let is_zero = match (value, field.value_type().form()) {
+        (Value::String(text), TypeForm::Text | TypeForm::Bytes) => text.is_empty(),
+        (Value::Bool(value), TypeForm::Bool) => !value,
+        (Value::Number(number), TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double) => number.as_f64() == Some(0.0),
+        (Value::Array(items), TypeForm::List(_)) => items.is_empty(),
+        (Value::Object(fields), TypeForm::Map(_)) => fields.is_empty(),
+        _ => false,
+    };
+    is_zero && !field.is_written_when_zero()
 }
 
 /// Drops the fields that the type does not have, at any depth.

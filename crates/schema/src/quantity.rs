@@ -53,6 +53,11 @@ pub fn compare_quantities(left: &Value, right: &Value) -> Option<Ordering> {
     Some(left?.cmp(&right?))
 }
 
+/// The amount in billionths, capped at 128 bits; `None` if the value is not a quantity.
+pub fn quantity_in_billionths(value: &Value) -> Option<i128> {
+    Quantity::from_value(value).ok()?.to_nano_units()
+}
+
 impl Quantity {
     /// Parses a string or a number; null is zero. Other values are errors.
     pub(crate) fn from_value(value: &Value) -> Result<Self, QuantityError> {

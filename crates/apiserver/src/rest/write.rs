@@ -7,7 +7,7 @@ use bytes::Bytes;
 use edge::Response;
 use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
-use kinds::types_of;
+use kinds::{types_of, value_validation};
 use object::managed_fields::{self, FieldManager};
 use object::metadata::CreateContext;
 use object::rules::StatusSubresource;
@@ -282,9 +282,10 @@ impl RequestContext<'_> {
     /// Validates metadata, values and immutable fields of an update to the object or a subresource.
     fn validate_update(self, old: &JsonObject, new: &JsonObject) -> Vec<FieldError> {
         let (resource, gates) = (self.resource, &self.server.feature_gates);
+        let subresource = &*self.target.subresource;
         let mut errors = validate::validate_metadata_update(old, new, resource.rules());
-        errors.extend(built_in_types::validate_new_values(resource.strategy(), Some(old), new));
-        errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, &self.target.subresource));
+        errors.extend(value_validation::validate_values(resource.strategy(), gates, subresource, [old, new]));
+        errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, subresource));
         errors.extend(self.validate_custom(new, Some(old)));
         errors
     }
@@ -407,7 +408,7 @@ fn prepare_for_create(
     managed_fields::record_update(&JsonObject::new(), object, &context.field_manager(options, &api_version));
     let mut errors = validate::validate_metadata(object, rules);
     errors.extend((strategy.validate_new)(&context.server.feature_gates, object));
-    errors.extend(built_in_types::validate_new_values(strategy, None, object));
+    errors.extend(value_validation::validate_create(strategy, &context.server.feature_gates, object));
     errors.extend(context.validate_custom(object, None));
     Rejection::ensure_no_errors(errors)
 }

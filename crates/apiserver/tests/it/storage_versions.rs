@@ -73,7 +73,12 @@ impl TestProcess {
         let figures = prometheus::Registry::new();
         Self {
             objects: StorageVersionObjects::start(&registry, PREFIX, tasks),
-            ports: PeeringStorage::new(&registry, &as_store, PREFIX, &LiveDefinitions::new(&registry, PREFIX, served_resources).0),
+            ports: PeeringStorage::new(
+                &registry,
+                &as_store,
+                PREFIX,
+                &LiveDefinitions::new(&registry, PREFIX, served_resources).0,
+            ),
             metrics: Metrics::new(&figures),
             store,
             prometheus_registry: figures,

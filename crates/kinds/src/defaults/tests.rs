@@ -140,6 +140,8 @@ fn apply_defaults_to_volume_sources() {
             .spec.volumes[5].rbd.keyring "/etc/ceph/keyring"
             .spec.volumes[5].rbd.pool "rbd"
             .spec.volumes[5].rbd.user "admin"
+            .spec.volumes[6].ephemeral.volumeClaimTemplate.metadata {}
+            .spec.volumes[6].ephemeral.volumeClaimTemplate.spec.resources {}
             .spec.volumes[6].ephemeral.volumeClaimTemplate.spec.volumeMode "Filesystem"
         "#]],
     );
@@ -168,32 +170,40 @@ fn apply_defaults_to_workloads() {
     check_added(
         &workload("Deployment", &json!({})),
         &expect![[r#"
-        .spec.progressDeadlineSeconds 600
-        .spec.replicas 1
-        .spec.revisionHistoryLimit 10
-        .spec.strategy {"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}
-    "#]],
+            .spec.progressDeadlineSeconds 600
+            .spec.replicas 1
+            .spec.revisionHistoryLimit 10
+            .spec.strategy {"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}
+            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+        "#]],
     );
     check_added(
         &workload("Deployment", &json!({"strategy": {"type": "Recreate"}, "replicas": 0})),
         &expect![[r#"
-        .spec.progressDeadlineSeconds 600
-        .spec.revisionHistoryLimit 10
-    "#]],
+            .spec.progressDeadlineSeconds 600
+            .spec.revisionHistoryLimit 10
+            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+        "#]],
     );
     check_added(
         &workload("ReplicaSet", &json!({})),
         &expect![[r#"
-        .spec.replicas 1
-    "#]],
+            .spec.replicas 1
+            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+        "#]],
     );
     check_added(
         &workload("DaemonSet", &json!({})),
         &expect![[r#"
-        .spec.revisionHistoryLimit 10
-        .spec.updateStrategy {"rollingUpdate":{"maxSurge":0,"maxUnavailable":1},"type":"RollingUpdate"}
-    "#]],
+            .spec.revisionHistoryLimit 10
+            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.updateStrategy {"rollingUpdate":{"maxSurge":0,"maxUnavailable":1},"type":"RollingUpdate"}
+        "#]],
     );
+}
+
+#[test]
+fn apply_defaults_to_stateful_sets() {
     check_added(
         &workload("StatefulSet", &json!({"volumeClaimTemplates": [{"spec": {}}]})),
         &expect![[r#"
@@ -201,9 +211,12 @@ fn apply_defaults_to_workloads() {
             .spec.podManagementPolicy "OrderedReady"
             .spec.replicas 1
             .spec.revisionHistoryLimit 10
+            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
             .spec.updateStrategy {"rollingUpdate":{"partition":0},"type":"RollingUpdate"}
             .spec.volumeClaimTemplates[0].apiVersion "v1"
             .spec.volumeClaimTemplates[0].kind "PersistentVolumeClaim"
+            .spec.volumeClaimTemplates[0].metadata {}
+            .spec.volumeClaimTemplates[0].spec.resources {}
             .spec.volumeClaimTemplates[0].spec.volumeMode "Filesystem"
             .spec.volumeClaimTemplates[0].status {"phase":"Pending"}
         "#]],
@@ -211,25 +224,27 @@ fn apply_defaults_to_workloads() {
     check_added(
         &workload("StatefulSet", &json!({"updateStrategy": {"type": "OnDelete"}})),
         &expect![[r#"
-        .spec.persistentVolumeClaimRetentionPolicy {"whenDeleted":"Retain","whenScaled":"Retain"}
-        .spec.podManagementPolicy "OrderedReady"
-        .spec.replicas 1
-        .spec.revisionHistoryLimit 10
-    "#]],
+            .spec.persistentVolumeClaimRetentionPolicy {"whenDeleted":"Retain","whenScaled":"Retain"}
+            .spec.podManagementPolicy "OrderedReady"
+            .spec.replicas 1
+            .spec.revisionHistoryLimit 10
+            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+        "#]],
     );
     check_added(
         &workload("Deployment", &json!({"template": {"spec": {}}})),
         &expect![[r#"
-        .spec.progressDeadlineSeconds 600
-        .spec.replicas 1
-        .spec.revisionHistoryLimit 10
-        .spec.strategy {"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}
-        .spec.template.spec.dnsPolicy "ClusterFirst"
-        .spec.template.spec.restartPolicy "Always"
-        .spec.template.spec.schedulerName "default-scheduler"
-        .spec.template.spec.securityContext {}
-        .spec.template.spec.terminationGracePeriodSeconds 30
-    "#]],
+            .spec.progressDeadlineSeconds 600
+            .spec.replicas 1
+            .spec.revisionHistoryLimit 10
+            .spec.strategy {"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}
+            .spec.template.metadata {}
+            .spec.template.spec.dnsPolicy "ClusterFirst"
+            .spec.template.spec.restartPolicy "Always"
+            .spec.template.spec.schedulerName "default-scheduler"
+            .spec.template.spec.securityContext {}
+            .spec.template.spec.terminationGracePeriodSeconds 30
+        "#]],
     );
 }
 
@@ -238,15 +253,16 @@ fn apply_defaults_to_jobs() {
     check_added(
         &workload("Job", &json!({"template": {"metadata": {"labels": {"a": "b"}}}})),
         &expect![[r#"
-        .metadata {"labels":{"a":"b"}}
-        .spec.backoffLimit 6
-        .spec.completionMode "NonIndexed"
-        .spec.completions 1
-        .spec.manualSelector false
-        .spec.parallelism 1
-        .spec.podReplacementPolicy "TerminatingOrFailed"
-        .spec.suspend false
-    "#]],
+            .metadata {"labels":{"a":"b"}}
+            .spec.backoffLimit 6
+            .spec.completionMode "NonIndexed"
+            .spec.completions 1
+            .spec.manualSelector false
+            .spec.parallelism 1
+            .spec.podReplacementPolicy "TerminatingOrFailed"
+            .spec.suspend false
+            .spec.template.spec {"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}
+        "#]],
     );
     check_added(
         &workload("Job", &json!({"parallelism": 3, "backoffLimitPerIndex": 1, "podFailurePolicy": {"rules": []}})),
@@ -256,16 +272,19 @@ fn apply_defaults_to_jobs() {
             .spec.manualSelector false
             .spec.podReplacementPolicy "Failed"
             .spec.suspend false
+            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
         "#]],
     );
     check_added(
         &workload("CronJob", &json!({"jobTemplate": {"spec": {}}})),
         &expect![[r#"
-        .spec.concurrencyPolicy "Allow"
-        .spec.failedJobsHistoryLimit 1
-        .spec.successfulJobsHistoryLimit 3
-        .spec.suspend false
-    "#]],
+            .spec.concurrencyPolicy "Allow"
+            .spec.failedJobsHistoryLimit 1
+            .spec.jobTemplate.metadata {}
+            .spec.jobTemplate.spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.successfulJobsHistoryLimit 3
+            .spec.suspend false
+        "#]],
     );
 }
 
@@ -329,9 +348,10 @@ fn apply_defaults_sets_initial_phase() {
     check_added(
         &of("PersistentVolumeClaim"),
         &expect![[r#"
-        .spec.volumeMode "Filesystem"
-        .status {"phase":"Pending"}
-    "#]],
+            .spec.resources {}
+            .spec.volumeMode "Filesystem"
+            .status {"phase":"Pending"}
+        "#]],
     );
 }
 
@@ -346,11 +366,17 @@ fn apply_defaults_to_rbac() {
             .subjects[2].apiGroup "rbac.authorization.k8s.io"
         "#]],
     );
-    let untouched =
-        [("rbac.authorization.k8s.io/v1", "Role"), ("v1", "ServiceAccount"), ("coordination.k8s.io/v1", "Lease")];
-    for (api_version, kind) in untouched {
-        check_added(&json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}), &expect![""]);
-    }
+    let named =
+        |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
+    check_added(&named("rbac.authorization.k8s.io/v1", "Role"), &expect![""]);
+    check_added(&named("v1", "ServiceAccount"), &expect![""]);
+    // Its spec is not a pointer in Go.
+    check_added(
+        &named("coordination.k8s.io/v1", "Lease"),
+        &expect![[r#"
+        .spec {}
+    "#]],
+    );
 }
 
 #[test]
@@ -368,6 +394,7 @@ fn apply_defaults_to_other_kinds() {
         &json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {"egress": [{"ports": [{}]}]}}),
         &expect![[r#"
             .spec.egress[0].ports[0].protocol "TCP"
+            .spec.podSelector {}
             .spec.policyTypes ["Ingress","Egress"]
         "#]],
     );
@@ -379,6 +406,7 @@ fn apply_defaults_to_other_kinds() {
             .spec.behavior.scaleUp.stabilizationWindowSeconds 0
             .spec.metrics [{"resource":{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}},"type":"Resource"}]
             .spec.minReplicas 1
+            .spec.scaleTargetRef {}
         "#]],
     );
     check_added(
@@ -397,6 +425,7 @@ fn apply_defaults_to_other_kinds() {
             .metadata {"labels":{"a":"b"}}
             .spec.replicas 1
             .spec.selector {"a":"b"}
+            .spec.template.spec {"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}
         "#]],
     );
 }

@@ -1,120 +1,317 @@
-//! Validation of pods and pod templates.
+//! What is valid in pods and pod templates.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashSet};
+mod annotations;
+mod containers;
+mod environment;
+mod handlers;
+mod operating_system;
+mod scheduling;
+mod security;
+mod status;
+mod volumes;
 
-use api::{FieldError, validation};
-use schema::compare_quantities;
-use serde_json::Value;
+use std::collections::HashMap;
 
-use crate::fields::{check_port, check_supported, list_items};
+use crate::validation::Field;
+use crate::validation::resources::ResourceScope;
 
-/// Fields that an ephemeral container must not have.
-const EPHEMERAL_FORBIDDEN_FIELDS: [&str; 6] =
-    ["ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"];
+pub(crate) use scheduling::{TAINT_EFFECTS, check_tolerations};
+pub(crate) use status::check_pod_status;
 
-pub(crate) const RESTART_POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
+pub(crate) const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const HOSTNAME_OVERRIDE_LENGTH_MAX: usize = 64;
+const NAMESERVERS_MAX: usize = 3;
+const SEARCHES_MAX: usize = 32;
+const SEARCH_LIST_LENGTH_MAX: usize = 2048;
 
-/// Checks the spec of a pod, or of a pod template, at a path.
-pub(crate) fn check_pod_spec(errors: &mut Vec<FieldError>, spec: Option<&Value>, path: &str) {
-    let Some(spec) = spec else { return };
-    check_supported(errors, &format!("{path}.restartPolicy"), spec.get("restartPolicy"), &RESTART_POLICIES);
-    let mut names = HashSet::new();
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
-        for (at, container) in list_items(spec.get(list)).iter().enumerate() {
-            let path = format!("{path}.{list}[{at}]");
-            check_container(errors, container, &path, &mut names);
-            check_claims(errors, container, &path, spec);
-            if list == "ephemeralContainers" {
-                check_ephemeral_container(errors, container, &path, spec);
+/// What rules of a container need to know of its pod.
+struct PodContext<'a> {
+    spec: Field<'a>,
+    /// The valid volumes, by name, and whether they can be block devices.
+    volumes: HashMap<&'a str, bool>,
+    claims: Vec<&'a str>,
+    grace_period: Option<i64>,
+    restart_policy: &'a str,
+    /// False if the pod has a user namespace of its own.
+    has_host_users: bool,
+    /// A pod itself, not the template of one.
+    is_pod: bool,
+}
+
+/// Checks a new or updated pod.
+pub(crate) fn check_pod(pod: Field<'_>) {
+    let (metadata, spec) = (pod.at("metadata"), pod.at("spec"));
+    annotations::check_pod_annotations(metadata.at("annotations"), spec);
+    check_pod_spec(spec, Some(metadata), &[]);
+    if spec.at("serviceAccountName").text().is_empty() {
+        for source in spec.at("volumes").items().flat_map(|volume| volume.path("projected.sources").items()) {
+            source.forbid(&["serviceAccountToken"], "must not be specified when serviceAccountName is not set");
+        }
+    }
+    for container in ["containers", "initContainers"].iter().flat_map(|list| spec.at(list).items()) {
+        containers::check_image_spaces(container);
+    }
+}
+
+/// Checks what a pod must not have when it is created.
+pub(crate) fn check_new_pod(pod: Field<'_>) {
+    let (metadata, spec) = (pod.at("metadata"), pod.at("spec"));
+    if spec.at("ephemeralContainers").len() > 0 {
+        spec.at("ephemeralContainers").forbidden("cannot be set on create");
+    }
+    if !spec.at("nodeName").text().is_empty() && spec.at("schedulingGates").len() > 0 {
+        spec.at("nodeName").forbidden("cannot be set until all schedulingGates have been cleared");
+    }
+    annotations::check_profiles_match(metadata.at("annotations"), spec);
+}
+
+/// Checks the template of a workload's pods.
+pub(crate) fn check_pod_template(template: Field<'_>) {
+    check_pod_template_with(template, &[]);
+}
+
+/// Checks the template of a stateful set's pods, with the names of its volume claim templates.
+pub(crate) fn check_pod_template_with<'a>(template: Field<'a>, claims: &[&'a str]) {
+    let (metadata, spec) = (template.at("metadata"), template.at("spec"));
+    // Kubernetes' paths leave out the metadata here.
+    metadata.at("labels").reported_at(template.at("labels")).labels();
+    let annotations = metadata.at("annotations").reported_at(template.at("annotations"));
+    annotations.annotations();
+    annotations::check_pod_annotations(annotations, spec);
+    check_pod_spec(spec, None, claims);
+    annotations::check_profiles_match(annotations, spec);
+    if spec.at("ephemeralContainers").len() > 0 {
+        spec.at("ephemeralContainers").forbidden("ephemeral containers not allowed in pod template");
+    }
+}
+
+/// `metadata` is that of a pod, which a template does not have.
+fn check_pod_spec<'a>(spec: Field<'a>, metadata: Option<Field<'a>>, claim_templates: &[&'a str]) {
+    let claims = spec.at("resourceClaims");
+    let context = PodContext {
+        spec,
+        volumes: volumes::check_volumes(spec.at("volumes"), metadata, claim_templates),
+        claims: claims.items().map(|claim| claim.at("name").text()).filter(|name| !name.is_empty()).collect(),
+        grace_period: spec.at("terminationGracePeriodSeconds").integer(),
+        restart_policy: spec.at("restartPolicy").text(),
+        has_host_users: !spec.at("hostUsers").is_present() || spec.at("hostUsers").flag(),
+        is_pod: metadata.is_some(),
+    };
+    check_resource_claims(claims);
+    containers::check_containers(&context);
+    containers::check_init_containers(&context);
+    containers::check_ephemeral_containers(&context);
+    check_pod_resources(&context);
+    if spec.at("hostNetwork").flag() {
+        check_host_ports_match(&context);
+    }
+    spec.at("restartPolicy").require_one_of(&RESTART_POLICIES);
+    spec.at("dnsPolicy").require_one_of(&DNS_POLICIES);
+    spec.at("nodeSelector").labels();
+    security::check_pod_security_context(spec);
+    scheduling::check_affinity(spec.at("affinity"));
+    check_dns(spec);
+    spec.at("readinessGates").each(|gate| {
+        gate.at("conditionType").qualified_name();
+    });
+    check_scheduling_gates(spec.at("schedulingGates"));
+    scheduling::check_topology_spread(spec.at("topologySpreadConstraints"));
+    operating_system::check_host_process(spec);
+    security::check_user_namespace(&context);
+    check_hostname_override(spec);
+    check_names(spec);
+    operating_system::check_operating_system(spec);
+    if spec.at("schedulingGroup").is_present() && spec.is_enabled("GenericWorkload") {
+        check_scheduling_group(spec.at("schedulingGroup"));
+    }
+    environment::check_file_key_volumes(spec);
+}
+
+/// Names and numbers of a pod spec that are optional.
+fn check_names(spec: Field<'_>) {
+    let is_set = |name: &&'static str| !spec.at(name).text().is_empty();
+    for name in ["serviceAccountName", "nodeName"].iter().filter(|name| is_set(name)) {
+        spec.at(name).dns_subdomain();
+    }
+    spec.at("activeDeadlineSeconds").in_range(1, i64::from(i32::MAX));
+    for name in ["hostname", "subdomain"].iter().filter(|name| is_set(name)) {
+        spec.at(name).dns_label();
+    }
+    check_tolerations(spec.at("tolerations"));
+    spec.at("hostAliases").each(|alias| {
+        alias.at("ip").legacy_ip();
+        alias.at("hostnames").each(|name| {
+            name.dns_subdomain();
+        });
+    });
+    if !spec.at("priorityClassName").text().is_empty() {
+        spec.at("priorityClassName").dns_subdomain();
+    }
+    if spec.at("runtimeClassName").is_present() {
+        spec.at("runtimeClassName").dns_subdomain();
+    }
+    if spec.at("preemptionPolicy").is_present() {
+        spec.at("preemptionPolicy").require_one_of(&["PreemptLowerPriority", "Never"]);
+    }
+    let overhead = spec.at("overhead");
+    let limits = overhead.at("limits");
+    for (name, amount) in overhead.entries() {
+        amount.reported_at(limits.key(name)).resource_entry(name, ResourceScope::Container);
+    }
+}
+
+fn check_resource_claims(claims: Field<'_>) {
+    let mut seen = Vec::new();
+    for claim in claims.items() {
+        let name = claim.at("name");
+        if name.require_text() {
+            if seen.contains(&name.text()) {
+                name.duplicate();
+            } else {
+                name.dns_label();
+                seen.push(name.text());
+            }
+        }
+        let sources = [claim.at("resourceClaimName"), claim.at("resourceClaimTemplateName")];
+        match sources.map(Field::is_present) {
+            [true, true] => {
+                claim.invalid("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified");
+            }
+            [false, false] => claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            [true, false] | [false, true] => {}
+        }
+        sources.into_iter().filter(|source| source.is_present()).for_each(|source| {
+            source.dns_subdomain();
+        });
+    }
+}
+
+/// Requests and limits of the pod as a whole.
+fn check_pod_resources(context: &PodContext<'_>) {
+    let resources = context.spec.at("resources");
+    if !resources.is_present() || !resources.is_enabled("PodLevelResources") {
+        return;
+    }
+    if context.spec.path("os.name").text() == "windows" {
+        return resources.forbidden("may not be set for a windows pod");
+    }
+    if resources.at("claims").is_present() {
+        resources.at("claims").forbidden("claims may not be set for Resources at pod-level");
+    }
+    resources.resource_requirements(ResourceScope::Pod, &context.claims);
+    for container in context.spec.at("containers").items() {
+        for (name, limit) in container.path("resources.limits").entries() {
+            let of_pod = resources.at("limits").key(name);
+            if of_pod.is_present() && limit.compare_quantity(of_pod).is_gt() {
+                let detail = format!("must be less than or equal to pod limits of {}", of_pod.quantity_text());
+                let index = container.reported_at(resources.at("containers").index(container.position()));
+                index.key(name).at("limits").invalid_as(limit.quantity_text(), detail);
             }
         }
     }
-    let resources = spec.get("resources");
-    check_resources(errors, resources, &format!("{path}.resources"));
-    if !list_items(resources.and_then(|resources| resources.get("claims"))).is_empty() {
-        let detail = "claims may not be set for Resources at pod-level";
-        errors.push(FieldError::forbidden(format!("{path}.resources.claims"), detail));
-    }
 }
 
-/// Rejects resource claims that the pod does not list.
-fn check_claims(errors: &mut Vec<FieldError>, container: &Value, path: &str, spec: &Value) {
-    let name = |claim: &Value| claim.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let known: BTreeSet<String> = list_items(spec.get("resourceClaims")).iter().map(name).collect();
-    let claims = list_items(container.get("resources").and_then(|resources| resources.get("claims")));
-    for (at, claim) in
-        claims.iter().map(name).enumerate().filter(|(_, claim)| !claim.is_empty() && !known.contains(claim))
-    {
-        let names = known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let names = if known.is_empty() { " which is empty".to_owned() } else { format!(": {names}") };
-        let detail = format!("must be one of the names in pod.spec.resourceClaims{names}");
-        errors.push(FieldError::not_found(format!("{path}.resources.claims[{at}]"), claim).with_detail(detail));
-    }
-}
-
-/// Rejects an ephemeral container with an unknown target or with fields that it must not have.
-fn check_ephemeral_container(errors: &mut Vec<FieldError>, container: &Value, path: &str, spec: &Value) {
-    let target = container.get("targetContainerName").and_then(Value::as_str).unwrap_or_default();
-    let mut others = ["containers", "initContainers"].into_iter().flat_map(|list| list_items(spec.get(list)));
-    if !target.is_empty() && !others.any(|other| other.get("name").is_some_and(|name| name == target)) {
-        errors.push(FieldError::not_found(format!("{path}.targetContainerName"), target));
-    }
-    for field in EPHEMERAL_FORBIDDEN_FIELDS {
-        let is_empty = |value: &Value| match value {
-            Value::Null => true,
-            Value::Array(items) => items.is_empty(),
-            Value::Object(fields) => field == "resources" && fields.is_empty(),
-            Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-        };
-        if container.get(field).is_some_and(|value| !is_empty(value)) {
-            errors.push(FieldError::forbidden(format!("{path}.{field}"), "cannot be set for an Ephemeral Container"));
+/// On the host's network a container's ports are the host's.
+fn check_host_ports_match(context: &PodContext<'_>) {
+    let containers = context.spec.at("containers");
+    for port in containers.items().flat_map(|container| container.at("ports").items()) {
+        let (host, own) = (port.at("hostPort").integer_or_zero(), port.at("containerPort").integer_or_zero());
+        if (context.is_pod || host != 0) && host != own {
+            port.at("hostPort").invalid_as(host, "must match `containerPort` when `hostNetwork` is true");
         }
     }
 }
 
-/// Rejects negative amounts, and requests beyond their limits.
-fn check_resources(errors: &mut Vec<FieldError>, resources: Option<&Value>, path: &str) {
-    let list = |name: &str| resources.and_then(|resources| resources.get(name)).and_then(Value::as_object);
-    let (requests, limits) = (list("requests"), list("limits"));
-    let shown = |amount: &Value| amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-    for (part, amounts) in [("limits", limits), ("requests", requests)] {
-        for (name, amount) in amounts.into_iter().flatten() {
-            if compare_quantities(amount, &Value::from(0)) == Some(Ordering::Less) {
-                let detail = "must be greater than or equal to 0";
-                errors.push(FieldError::invalid(format!("{path}.{part}[{name}]"), shown(amount), detail));
-            }
-            let Some(limit) = limits.filter(|_| part == "requests").and_then(|limits| limits.get(name)) else {
-                continue;
-            };
-            let relation = match compare_quantities(amount, limit) {
-                Some(Ordering::Greater | Ordering::Less) if !allows_overcommit(name) => "equal to",
-                Some(Ordering::Greater) => "less than or equal to",
-                Some(Ordering::Less | Ordering::Equal) | None => continue,
-            };
-            let detail = format!("must be {relation} {name} limit of {}", shown(limit));
-            errors.push(FieldError::invalid(format!("{path}.requests"), shown(amount), detail));
+fn check_dns(spec: Field<'_>) {
+    let config = spec.at("dnsConfig");
+    let nameservers = config.at("nameservers");
+    if spec.at("dnsPolicy").text() == "None" {
+        if !config.is_present() {
+            return config.required("must provide `dnsConfig` when `dnsPolicy` is None");
         }
+        if nameservers.len() == 0 {
+            return nameservers.required("must provide at least one DNS nameserver when `dnsPolicy` is None");
+        }
+    }
+    if nameservers.len() > NAMESERVERS_MAX {
+        nameservers.invalid(format!("must not have more than {NAMESERVERS_MAX} nameservers"));
+    }
+    nameservers.each(|server| {
+        server.legacy_ip();
+    });
+    let searches = config.at("searches");
+    if searches.len() > SEARCHES_MAX {
+        searches.invalid(format!("must not have more than {SEARCHES_MAX} search paths"));
+    }
+    if searches.texts().map(|search| search.len() + 1).sum::<usize>() > SEARCH_LIST_LENGTH_MAX + 1 {
+        let detail = format!(
+            "must not have more than {SEARCH_LIST_LENGTH_MAX} characters (including spaces) in the search list"
+        );
+        searches.invalid(detail);
+    }
+    searches.each(check_dns_search);
+    for option in config.at("options").items().filter(|option| option.at("name").text().is_empty()) {
+        option.required("must not be empty");
     }
 }
 
-/// Whether limits of a resource may exceed its requests.
-fn allows_overcommit(resource: &str) -> bool {
-    (!resource.contains('/') || resource.contains("kubernetes.io/")) && !resource.starts_with("hugepages-")
+/// A domain, possibly with a dot at its end, which is not part of what is checked.
+fn check_dns_search(search: Field<'_>) {
+    let text = search.text();
+    let is_relaxed = search.is_enabled("RelaxedDNSSearchValidation");
+    if is_relaxed && text == "." {
+        return;
+    }
+    let domain = serde_json::Value::from(text.strip_suffix('.').unwrap_or(text));
+    search.check_other(&domain, |domain| {
+        if is_relaxed {
+            domain.subdomain_with_underscore();
+        } else {
+            domain.dns_subdomain();
+        }
+    });
 }
 
-fn check_container<'a>(errors: &mut Vec<FieldError>, container: &'a Value, path: &str, names: &mut HashSet<&'a str>) {
-    let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
-    if !name.is_empty() {
-        for error in validation::validate_dns1123_label(name) {
-            errors.push(FieldError::invalid(format!("{path}.name"), name, error));
+fn check_scheduling_gates(gates: Field<'_>) {
+    let mut seen = Vec::new();
+    for gate in gates.items() {
+        let name = gate.at("name").reported_at(gate);
+        name.qualified_name();
+        if seen.contains(&name.text()) {
+            name.duplicate_of(name.text());
         }
-        if !names.insert(name) {
-            errors.push(FieldError::duplicate(format!("{path}.name"), name));
-        }
+        seen.push(name.text());
     }
-    for (at, port) in list_items(container.get("ports")).iter().enumerate() {
-        check_port(errors, format!("{path}.ports[{at}].containerPort"), port.get("containerPort"));
+}
+
+fn check_hostname_override(spec: Field<'_>) {
+    let name = spec.at("hostnameOverride");
+    if !name.is_present() {
+        return;
     }
-    check_resources(errors, container.get("resources"), &format!("{path}.resources"));
+    if spec.at("setHostnameAsFQDN").flag() {
+        name.forbidden("may not be specified when setHostnameAsFQDN is true");
+    }
+    if spec.at("hostNetwork").flag() {
+        name.forbidden("may not be specified when hostNetwork is true");
+    }
+    if name.text().len() > HOSTNAME_OVERRIDE_LENGTH_MAX {
+        name.too_long(HOSTNAME_OVERRIDE_LENGTH_MAX);
+    }
+    name.dns_subdomain();
+}
+
+fn check_scheduling_group(group: Field<'_>) {
+    let name = group.at("podGroupName");
+    if name.is_present() {
+        name.dns_subdomain();
+    } else {
+        name.invalid("must specify one of: `podGroupName`");
+    }
+}
+
+/// Containers of all three lists, in Kubernetes' order.
+fn all_containers(spec: Field<'_>) -> impl Iterator<Item = Field<'_>> {
+    ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| spec.at(list).items())
 }

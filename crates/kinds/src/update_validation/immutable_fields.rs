@@ -1,10 +1,12 @@
 //! Immutable fields of a kind.
 
 use api::FieldError;
+use schema::TypeForm;
 use schema::semantic_equality::{is_field_equal, is_semantically_empty};
 
 use super::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::release::{Release, ReleaseRange};
+use crate::validation::go_label_selector;
 
 /// An immutable field, and the error for a change.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +49,10 @@ impl ImmutableField {
         }
         match self.violation {
             ViolationMessage::Invalid(detail) => {
-                Some(FieldError::invalid(self.displayed_path, update.displayed_value(self.path), detail))
+                let error = FieldError::invalid(self.displayed_path, update.displayed_value(self.path), detail);
+                let is_selector =
+                    matches!(field.value_type().form(), TypeForm::Struct(kind) if kind.name() == "LabelSelector");
+                Some(if is_selector { error.showing(go_label_selector(new)) } else { error })
             }
             ViolationMessage::Forbidden(detail) => Some(FieldError::forbidden(self.displayed_path, detail)),
             ViolationMessage::ForbiddenExcept(free, detail) => {

@@ -1,0 +1,248 @@
+//! What is valid in claims, classes and taints of devices. Expressions of selectors are not compiled here.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::validation::Field;
+use crate::validation::conditions::check_conditions;
+
+const REQUESTS_MAX: usize = 32;
+const SELECTORS_MAX: usize = 32;
+const SUB_REQUESTS_MAX: usize = 8;
+const POOL_NAME_LENGTH_MAX: usize = 253;
+const EXPRESSION_LENGTH_MAX: usize = 10 * 1024;
+const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+const TOLERATION_EFFECTS: [&str; 2] = ["NoExecute", "NoSchedule"];
+const UNKNOWN_REQUEST: &str =
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+const ONE_REQUEST: &str = "exactly one of `exactly` or `firstAvailable` is required";
+
+pub(super) fn check_device_class(class: Field<'_>) {
+    let spec = class.at("spec");
+    check_selectors(spec.at("selectors"));
+    spec.at("config").at_most(REQUESTS_MAX);
+    spec.at("config").each(check_configuration);
+    let name = spec.at("extendedResourceName");
+    if name.is_present() {
+        let is_extended = name.text().contains('/')
+            && !name.text().contains("kubernetes.io/")
+            && !name.text().starts_with("requests.")
+            && api::validation::validate_label_key(&format!("requests.{}", name.text())).is_empty();
+        if !is_extended {
+            name.invalid_text("must be a valid extended resource name");
+        }
+    }
+}
+
+/// The spec of a claim, or of a claim template.
+pub(super) fn check_claim_spec(spec: Field<'_>) {
+    let devices = spec.at("devices");
+    let requests = devices.at("requests");
+    requests.at_most(REQUESTS_MAX);
+    let mut names = HashSet::new();
+    for request in requests.items() {
+        check_request(request);
+        if !names.insert(request.at("name").text()) {
+            request.duplicate_of(request.at("name").text());
+        }
+    }
+    devices.at("constraints").at_most(REQUESTS_MAX);
+    for constraint in devices.at("constraints").items() {
+        check_request_names(constraint.at("requests"), requests);
+        if !constraint.at("matchAttribute").is_present() && !constraint.at("distinctAttribute").is_present() {
+            if constraint.is_enabled("DRAConsumableCapacity") {
+                let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
+                constraint.required(detail);
+            } else {
+                constraint.at("matchAttribute").required("");
+            }
+        }
+    }
+    devices.at("config").at_most(REQUESTS_MAX);
+    for config in devices.at("config").items() {
+        check_request_names(config.at("requests"), requests);
+        check_configuration(config);
+    }
+}
+
+pub(super) fn check_claim_template(template: Field<'_>) {
+    let spec = template.at("spec");
+    let metadata = spec.at("metadata");
+    metadata.at("annotations").annotations();
+    metadata.at("labels").labels();
+    for (name, field) in metadata.entries().filter(|(name, _)| !["annotations", "labels"].contains(name)) {
+        if !field.is_zero() {
+            metadata.at(name).forbidden("cannot be set");
+        }
+    }
+    check_claim_spec(spec.at("spec"));
+}
+
+fn check_request(request: Field<'_>) {
+    request.at("name").dns_label();
+    let (exact, choices) = (request.at("exactly"), request.at("firstAvailable"));
+    // Version v1beta1 has the fields of `exactly` in the request itself.
+    let is_flat = request.at("deviceClassName").is_present();
+    match (exact.is_present(), choices.len() > 0) {
+        (false, false) if is_flat => check_exact_request(request),
+        (false, false) => request.required(ONE_REQUEST),
+        (true, true) => request.invalid_as(Value::Null, format!("{ONE_REQUEST}, but multiple fields are set")),
+        (true, false) => check_exact_request(exact),
+        (false, true) => {
+            choices.at_most(SUB_REQUESTS_MAX);
+            let mut names = HashSet::new();
+            for choice in choices.items() {
+                choice.at("name").dns_label();
+                check_exact_request(choice);
+                if !names.insert(choice.at("name").text()) {
+                    choice.duplicate_of(choice.at("name").text());
+                }
+            }
+        }
+    }
+}
+
+fn check_exact_request(request: Field<'_>) {
+    request.at("deviceClassName").require_object_name();
+    check_selectors(request.at("selectors"));
+    let (mode, count) = (request.at("allocationMode"), request.at("count"));
+    match mode.text() {
+        "All" if count.integer_or_zero() != 0 => count.invalid("must not be specified when allocationMode is 'All'"),
+        "ExactCount" if count.integer_or_zero() <= 0 => {
+            count.invalid_as(count.integer_or_zero(), "must be greater than zero");
+        }
+        _ => mode.one_of(&["All", "ExactCount"]),
+    }
+    request.at("tolerations").each(|toleration| {
+        let (key, operator, value) = (toleration.at("key"), toleration.at("operator"), toleration.at("value"));
+        if !key.text().is_empty() {
+            key.qualified_name();
+        }
+        match operator.text() {
+            "Exists" if !value.text().is_empty() => value.invalid("must be empty for operator `Exists`"),
+            "Equal" => {
+                value.label_value();
+            }
+            "" => operator.required(""),
+            _ => operator.one_of(&["Equal", "Exists"]),
+        }
+        toleration.at("effect").one_of_if_set(&TOLERATION_EFFECTS);
+    });
+}
+
+fn check_selectors(selectors: Field<'_>) {
+    selectors.at_most(SELECTORS_MAX);
+    selectors.each(|selector| {
+        let expression = selector.at("cel").at("expression");
+        if !selector.at("cel").is_present() {
+            selector.at("cel").required("");
+        } else if expression.text().len() > EXPRESSION_LENGTH_MAX {
+            expression.too_long(EXPRESSION_LENGTH_MAX);
+        }
+    });
+}
+
+fn check_request_names(names: Field<'_>, requests: Field<'_>) {
+    names.at_most(REQUESTS_MAX);
+    for name in names.items() {
+        let mut segments = name.text().split('/');
+        let (request, choice) = (segments.next().unwrap_or_default(), segments.next());
+        if segments.next().is_some() {
+            name.invalid(UNKNOWN_REQUEST);
+            continue;
+        }
+        for segment in [Some(request), choice].into_iter().flatten() {
+            name.check_other(&segment.into(), |segment| {
+                segment.dns_label();
+            });
+        }
+        let found = requests.items().find(|known| known.at("name").text() == request);
+        let is_known = found.is_some_and(|found| {
+            let has_choice = |wanted| found.at("firstAvailable").items().any(|one| one.at("name").text() == wanted);
+            choice.is_none_or(has_choice)
+        });
+        if !is_known {
+            name.invalid_text(UNKNOWN_REQUEST);
+        }
+    }
+    names.unique_items();
+}
+
+fn check_configuration(config: Field<'_>) {
+    let opaque = config.at("opaque");
+    if !opaque.is_present() {
+        return opaque.required("");
+    }
+    opaque.at("driver").csi_driver_name();
+    match opaque.at("parameters").value() {
+        None => opaque.at("parameters").required(""),
+        Some(Value::Object(_)) => {}
+        Some(_) => opaque.at("parameters").invalid_as("<value omitted>", "must be a valid JSON object"),
+    }
+}
+
+pub(super) fn check_taint_rule(rule: Field<'_>) {
+    let selector = rule.path("spec.deviceSelector");
+    if selector.at("driver").is_present() {
+        selector.at("driver").csi_driver_name();
+    }
+    if selector.at("pool").is_present() {
+        check_pool_name(selector.at("pool"));
+    }
+    if selector.at("device").is_present() {
+        selector.at("device").dns_label();
+    }
+    check_taint(rule.path("spec.taint"));
+}
+
+pub(super) fn check_taint_rule_status(rule: Field<'_>) {
+    check_conditions(rule.path("status.conditions"));
+}
+
+fn check_taint(taint: Field<'_>) {
+    taint.at("key").qualified_name();
+    if !taint.at("value").text().is_empty() {
+        taint.at("value").label_value();
+    }
+    taint.at("effect").require_one_of(&TAINT_EFFECTS);
+}
+
+fn check_pool_name(name: Field<'_>) {
+    if !name.require_text() {
+        return;
+    }
+    if name.text().len() > POOL_NAME_LENGTH_MAX {
+        name.too_long(POOL_NAME_LENGTH_MAX);
+    }
+    for part in name.text().split('/') {
+        name.check_other(&part.into(), |part| {
+            part.dns_subdomain();
+        });
+    }
+}
+
+pub(super) fn check_slice(slice: Field<'_>) {
+    let spec = slice.at("spec");
+    spec.at("driver").csi_driver_name();
+    let pool = spec.at("pool");
+    check_pool_name(pool.at("name"));
+    if pool.at("resourceSliceCount").integer_or_zero() <= 0 {
+        let count = pool.at("resourceSliceCount");
+        count.invalid_as(count.integer_or_zero(), "must be greater than zero");
+    }
+    if pool.at("generation").integer_or_zero() < 0 {
+        pool.at("generation").invalid("must be greater than or equal to zero");
+    }
+    spec.at("sharedCounters").each(|counters| {
+        counters.at("name").dns_label();
+    });
+    let mut names = HashSet::new();
+    for device in spec.at("devices").items() {
+        device.at("name").dns_label();
+        if !names.insert(device.at("name").text()) {
+            device.at("name").duplicate_of(device.at("name").text());
+        }
+        device.at("taints").each(check_taint);
+    }
+}
