@@ -99,7 +99,7 @@ impl DiscoveryPages {
         // `/api/` and `/apis/` with a trailing slash have only the legacy form, like everything below them.
         let aggregated = match custom_aggregated.flatten() {
             _ if path.ends_with('/') => None,
-            Some(aggregated) => Some(&*custom.local_documents.get_or_init(|| aggregated)),
+            Some(aggregated) => Some(custom.local_documents.get_or_init(|| aggregated)),
             None => self.aggregated.get(key),
         };
         Some(self.choose_document(legacy, aggregated, headers).map(|(document, pretty)| {

@@ -113,7 +113,7 @@ impl Resource {
 
     /// What is special about the kind; nothing for custom kinds.
     pub(crate) fn strategy(&self) -> &'static KindStrategy {
-        self.as_built_in().map_or(&KindStrategy::DEFAULT, |served| served.kind.strategy)
+        self.as_built_in().map_or(KindStrategy::CUSTOM, |served| served.kind.strategy)
     }
 
     /// The resource in the notation of storage versions.

@@ -64,7 +64,13 @@ pub(crate) async fn serve(
 async fn buffer_if_written(target: &Asked<'_>, request: Request) -> Result<BufferedRequest, Status> {
     match target.verb {
         Verb::Get | Verb::List | Verb::Watch => Ok(request.map(|_| Bytes::new())),
-        _ => request_body::buffer(request).await,
+        Verb::Create
+        | Verb::Update
+        | Verb::Patch
+        | Verb::Delete
+        | Verb::DeleteCollection
+        | Verb::Proxy
+        | Verb::Unknown => request_body::buffer(request).await,
     }
 }
 

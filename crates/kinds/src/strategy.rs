@@ -113,6 +113,9 @@ impl KindStrategy {
         review: None,
     };
 
+    /// A custom kind: all that is special about it comes from its definition.
+    pub const CUSTOM: &'static Self = &Self { allows_any_finalizer: true, ..Self::DEFAULT };
+
     /// Rules of writes through a subresource; `None` if it is not writable.
     pub fn subresource(&self, name: &str) -> Option<&'static SubresourceStrategy> {
         self.subresources.iter().chain(COMMON_SUBRESOURCES).find(|subresource| subresource.name == name)
