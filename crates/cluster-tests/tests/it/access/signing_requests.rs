@@ -1,13 +1,22 @@
 //! CertificateSigningRequests: the server records the requester, and approval needs a permission.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use cluster_tests::tools::{is_skipped, kubectl};
 
 use super::*;
 
 const CSR_PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
+/// A new certificate request, PEM in base64.
+fn certificate_request() -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let request = rcgen::CertificateParams::default().serialize_request(&key).unwrap();
+    BASE64_STANDARD.encode(request.pem().unwrap())
+}
+
 fn csr_object(name: &str) -> Value {
-    let spec = json!({"request": "eA==", "signerName": "example.com/signer", "usages": ["client auth"],
+    let spec = json!({"request": certificate_request(), "signerName": "example.com/signer", "usages": ["client auth"],
         "username": "root", "groups": ["system:masters"]});
     json!({"metadata": {"name": name}, "spec": spec})
 }
@@ -28,7 +37,7 @@ fn csr_records_the_requester_and_requires_approve_permission() {
         let one = format!("{CSR_PATH}/r");
         let mut changed = created.clone();
         changed["spec"]["username"] = json!("root");
-        changed["spec"]["request"] = json!("eQ==");
+        changed["spec"]["request"] = json!(certificate_request());
         assert_eq!(jane.update(&one, &changed).await.json()["spec"], created["spec"], "the spec is immutable");
 
         let mut approved = jane.get(&one).await.json();
