@@ -11,24 +11,28 @@ use serde_json::Value;
 use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static WEBHOOK_STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
     columns: WEBHOOKS,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static VALIDATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     columns: VALIDATING_POLICIES,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static MUTATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     columns: MUTATING_POLICIES,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static POLICY_BINDING_STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     columns: BINDINGS,
     ..KindStrategy::DEFAULT

@@ -10,6 +10,7 @@ use crate::update_validation::immutable_fields::fixed_field;
 use crate::validation::Field;
 
 pub(crate) static LEASE_STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { allows_create_on_update: true, allows_unconditional_update: false, ..RULES },
     validate: |lease| check_lease(lease.at("spec")),
     columns: LEASES,
@@ -17,6 +18,7 @@ pub(crate) static LEASE_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static LEASE_CANDIDATE_STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { allows_unconditional_update: false, name_rule: NameRule::ConfigKey, ..RULES },
     validate: |candidate| check_candidate(candidate.at("spec")),
     immutable_fields: &[fixed_field("spec.leaseName")],

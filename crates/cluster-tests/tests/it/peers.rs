@@ -129,7 +129,8 @@ fn subresources_are_forwarded_to_the_other_server() {
     block_on(async {
         let one = format!("{DEPLOYMENTS_PATH}/one");
         assert_eq!(new.create(DEPLOYMENTS_PATH, &deployment("one")).await.status, StatusCode::CREATED);
-        let status = merge_patch(&new, &format!("{one}/status"), &json!({"status": {"readyReplicas": 1}})).await;
+        let ready = json!({"status": {"replicas": 1, "readyReplicas": 1}});
+        let status = merge_patch(&new, &format!("{one}/status"), &ready).await;
         assert_eq!(status.status, StatusCode::OK, "{}", status.summary());
         let scale = merge_patch(&new, &format!("{one}/scale"), &json!({"spec": {"replicas": 7}})).await;
         assert_eq!(scale.status, StatusCode::OK, "{}", scale.summary());

@@ -7,6 +7,8 @@ mod held_writes;
 mod history;
 mod restarts_under_load;
 
+pub(crate) use history::open_store;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -28,7 +30,7 @@ const FLAGS_1_36: [&str; 1] = ["--emulated-version=1.36"];
 /// Leases that expire during a test.
 const SHORT_LEASE: [&str; 2] = ["--identity-lease-duration-seconds=3", "--identity-lease-renew-interval-seconds=1"];
 /// Longer than anything takes on a loaded machine, including the election of a new collector (15 s).
-const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Hostnames of the servers by identity, from their leases.
 async fn hostnames(client: &Client) -> BTreeMap<String, String> {

@@ -6,6 +6,7 @@ use cluster_tests::wait::eventually;
 use serde_json::json;
 
 use super::*;
+use crate::storage_versions::{CONVERGENCE_TIMEOUT, open_store};
 
 /// Request header flags in kubeadm's manifests.
 const KUBEADM_HEADERS: &str = "    - --requestheader-extra-headers-prefix=X-Remote-Extra-\n    - \
@@ -30,17 +31,23 @@ fn create_kubeadm_folder(plane: &ControlPlane<'_>, server: &str) -> String {
     format!("--kubeadm-dir={}", folder.display())
 }
 
-/// Adds a server to the endpoints of the `kubernetes` service, as kube-apiservers do themselves.
-async fn add_to_kubernetes_service(admin: &Client, plane: &ControlPlane<'_>, server: &str) {
+/// Adds a server to the endpoints of the `kubernetes` service, as kube-apiservers do themselves. Below the REST API, which
+/// refuses loopback addresses.
+async fn add_to_kubernetes_service(plane: &ControlPlane<'_>, server: &str) {
     let port: u16 = plane.address(server).split_once(':').unwrap().1.parse().unwrap();
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": {"name": server, "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "metadata": {"name": server, "namespace": "default", "uid": server, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"kubernetes.io/service-name": "kubernetes"}},
         "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": true}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     });
-    let created = admin.create("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &slice).await;
-    assert_eq!(created.status, StatusCode::CREATED, "{}", created.summary());
+    let key = store::Key::from(format!("/registry/endpointslices/default/{server}"));
+    let put = store::Op::Put { key, value: slice.to_string().into(), ttl: None };
+    let (store, tasks) = open_store(plane).await;
+    store.commit(store::Transaction { compares: Vec::new(), ops: vec![put] }).await.unwrap();
+    drop(store);
+    tasks.stop(CONVERGENCE_TIMEOUT).await.unwrap();
 }
 
 async fn wait_until_live(client: &Client, plane: &ControlPlane<'_>, server: &str) {
@@ -76,7 +83,7 @@ fn kubeadm_node_needs_no_flags_and_discovers_its_peers() {
             StatusCode::NOT_FOUND,
             "the other server is not discovered yet"
         );
-        add_to_kubernetes_service(&admin, &plane, "new").await;
+        add_to_kubernetes_service(&plane, "new").await;
         create_gateway_rbac(&admin).await;
         wait_until_live(&admin, &plane, "new").await;
         assert_eq!(admin.get(CLASSES_PATH).await.status, StatusCode::OK);
@@ -91,7 +98,7 @@ fn endpoints_outside_the_upstream_cidr_are_ignored() {
     let inside = ["--upstream-discovery=endpointslices", "--upstream-cidr=127.0.0.0/8"];
     let believing = RunningGateway::start("believing", &plane, &["old"], &inside);
     block_on(async {
-        add_to_kubernetes_service(&gateway.admin(), &plane, "new").await;
+        add_to_kubernetes_service(&plane, "new").await;
         create_gateway_rbac(&gateway.admin()).await;
         wait_until_live(&believing.admin(), &plane, "new").await;
         // The gateway that looked as often has not added the endpoint.

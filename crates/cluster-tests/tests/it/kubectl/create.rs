@@ -97,9 +97,9 @@ const CASES: &[CreateCase] = &[
         fields: &[("/rules", r#"[{"nonResourceURLs":["/logs/*"],"verbs":["get"]}]"#)],
     },
     CreateCase {
-        create: "quota small --hard=pods=3,cpu=1500m --scopes=BestEffort",
+        create: "quota small --hard=pods=3,cpu=1500m --scopes=NotBestEffort",
         path: "/api/v1/namespaces/default/resourcequotas/small",
-        fields: &[("/spec", r#"{"hard":{"cpu":"1500m","pods":"3"},"scopes":["BestEffort"]}"#)],
+        fields: &[("/spec", r#"{"hard":{"cpu":"1500m","pods":"3"},"scopes":["NotBestEffort"]}"#)],
     },
     CreateCase {
         create: "poddisruptionbudget web --selector=app=web --min-available=50%",

@@ -95,7 +95,8 @@ fn sample_objects() -> Vec<(&'static str, Value)> {
         object
     };
     let set = json!({"serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": pod_template("a"),
-        "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]});
+        "volumeClaimTemplates": [{"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}}}]});
     let mut job = json!({"template": pod_template("a")});
     job["template"]["spec"]["restartPolicy"] = json!("Never");
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}});

@@ -11,7 +11,7 @@ use store::{Key, Revision, StoreEvent};
 use tasks::Tasks;
 
 /// Opens the store of a control plane. At least one server must have been started.
-pub(super) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
+pub(crate) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
     let tasks = Tasks::new();
     let store: Arc<dyn store::Store> = match plane.store() {
         TestStore::Sqlite => {
