@@ -1,4 +1,4 @@
 //! Client libraries.
 
-mod kube_rs;
+pub(crate) mod kube_rs;
 mod python;

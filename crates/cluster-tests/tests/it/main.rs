@@ -5,6 +5,7 @@ mod access;
 mod clients;
 mod controllers;
 mod custom_resource;
+mod custom_resources;
 mod docs;
 mod gateway;
 mod inventory;

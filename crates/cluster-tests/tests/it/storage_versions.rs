@@ -4,7 +4,7 @@ mod api;
 mod fence;
 mod gates;
 mod held_writes;
-mod history;
+pub(crate) mod history;
 mod restarts_under_load;
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use crate::*;
 /// Prevents a hanging watch from hanging the test run.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-async fn connect(server: &RunningServer) -> KubeClient {
+pub(crate) async fn connect(server: &RunningServer) -> KubeClient {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     KubeClient::try_from(config).unwrap()

@@ -11,7 +11,7 @@ use store::{Key, Revision, StoreEvent};
 use tasks::Tasks;
 
 /// Opens the store of a control plane. At least one server must have been started.
-pub(super) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
+pub(crate) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
     let tasks = Tasks::new();
     let store: Arc<dyn store::Store> = match plane.store() {
         TestStore::Sqlite => {
@@ -27,7 +27,7 @@ pub(super) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Stor
 }
 
 /// Reads every change from the first revision on.
-pub(super) async fn read_store_history(plane: &ControlPlane<'_>) -> Vec<StoreEvent> {
+pub(crate) async fn read_store_history(plane: &ControlPlane<'_>) -> Vec<StoreEvent> {
     let (store, tasks) = open_store(plane).await;
     let newest = store.revision().await.unwrap();
     let mut watch = store.watch(Key::from_static(b"/registry/"), Revision(1)).await.unwrap();

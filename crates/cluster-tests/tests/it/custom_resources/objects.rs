@@ -1,0 +1,98 @@
+//! Custom objects are watched, listed in pages and selected by their fields.
+
+use cluster_tests::WatchReader;
+
+use super::*;
+use crate::{block_on, for_each_store_async, start_on_sqlite};
+
+#[test]
+fn watch_sees_changes_of_custom_objects_in_its_version() {
+    for_each_store_async(async |client| {
+        define(&client, &orders_crd()).await;
+        let mut watch = WatchReader::open(&client, &format!("{ORDERS_V2}?watch=true")).await;
+        let selector = "fieldSelector=spec.size%3Dlarge";
+        let mut large = WatchReader::open(&client, &format!("{ORDERS}?watch=true&{selector}")).await;
+        let one = format!("{ORDERS}/one");
+        create(&client, ORDERS, &order("one")).await;
+        for size in ["large", "medium"] {
+            assert_eq!(merge_patch(&client, &one, &json!({"spec": {"size": size}})).await.status, 200);
+        }
+        assert_eq!(client.delete(&one).await.status, 200);
+        for expected in ["ADDED one", "MODIFIED one", "MODIFIED one", "DELETED one"] {
+            let event = watch.next_event().await;
+            let found = format!(
+                "{} {}",
+                event["type"].as_str().unwrap(),
+                event["object"]["metadata"]["name"].as_str().unwrap()
+            );
+            assert_eq!((&*found, event["object"]["apiVersion"].as_str()), (expected, Some("shop.example.com/v2")));
+        }
+        // An object that enters or leaves the selection appears and disappears.
+        assert_eq!(large.next_event_summary().await, "ADDED one");
+        assert_eq!(large.next_event_summary().await, "DELETED one");
+    });
+}
+
+#[test]
+fn custom_objects_are_listed_in_pages() {
+    for_each_store_async(async |client| {
+        define(&client, &orders_crd()).await;
+        for at in 0..25 {
+            create(&client, ORDERS, &order(&format!("o{at:02}"))).await;
+        }
+        let (mut names, mut token, mut pages) = (Vec::new(), String::new(), 0);
+        loop {
+            let page = client.get(&format!("{ORDERS_V2}?limit=10&continue={token}")).await;
+            assert_eq!(page.status, 200, "{}", page.summary());
+            let page = page.json();
+            assert_eq!(
+                (page["kind"].as_str(), page["apiVersion"].as_str()),
+                (Some("OrderList"), Some("shop.example.com/v2"))
+            );
+            for item in page["items"].as_array().unwrap() {
+                assert_eq!(item["apiVersion"], "shop.example.com/v2");
+                names.push(item["metadata"]["name"].as_str().unwrap().to_owned());
+            }
+            pages += 1;
+            match page["metadata"]["continue"].as_str() {
+                Some(next) if !next.is_empty() => token = next.replace('=', "%3D").replace('+', "%2B"),
+                _ => break,
+            }
+        }
+        assert_eq!(names, (0..25).map(|at| format!("o{at:02}")).collect::<Vec<_>>());
+        assert_eq!(pages, 3);
+    });
+}
+
+#[test]
+fn custom_objects_are_selected_by_selectable_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    let client = server.admin();
+    block_on(async {
+        define(&client, &orders_crd()).await;
+        for (name, size) in [("a", "small"), ("b", "large"), ("c", "large"), ("d", "medium")] {
+            let mut object = order(name);
+            object["spec"]["size"] = size.into();
+            create(&client, ORDERS, &object).await;
+        }
+        let select = async |selector: &str| {
+            let answer = client.get(&format!("{ORDERS}?fieldSelector={selector}")).await;
+            let list = answer.json();
+            let names =
+                list["items"].as_array().into_iter().flatten().map(|item| item["metadata"]["name"].as_str().unwrap());
+            if answer.status == 200 { names.collect::<Vec<_>>().join(" ") } else { answer.summary() }
+        };
+        for (selector, expected) in [
+            ("spec.size%3Dlarge", "b c"),
+            ("spec.size!%3Dlarge", "a d"),
+            ("spec.size%3Dlarge,metadata.name%3Dc", "c"),
+            ("metadata.namespace%3Ddefault,spec.size%3Dmedium", "d"),
+            ("spec.item%3Dtea", "400 field label not supported: spec.item"),
+        ] {
+            assert_eq!(select(selector).await, expected, "{selector}");
+        }
+        assert_eq!(client.delete(&format!("{ORDERS}?fieldSelector=spec.size%3Dlarge")).await.status, 200);
+        assert_eq!(select("").await, "a d");
+    });
+}
