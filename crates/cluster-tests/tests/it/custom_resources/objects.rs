@@ -4,6 +4,7 @@ use cluster_tests::WatchReader;
 
 use super::*;
 use crate::for_each_store_async;
+use crate::{block_on, for_each_store_async, start_on_sqlite};
 
 #[test]
 fn watch_sees_changes_of_custom_objects_in_its_version() {
@@ -67,6 +68,10 @@ fn custom_objects_are_listed_in_pages() {
 #[test]
 fn custom_objects_are_selected_by_selectable_fields() {
     for_each_store_async(async |client| {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    let client = server.admin();
+    block_on(async {
         define(&client, &orders_crd()).await;
         for (name, size) in [("a", "small"), ("b", "large"), ("c", "large"), ("d", "medium")] {
             let mut object = order(name);

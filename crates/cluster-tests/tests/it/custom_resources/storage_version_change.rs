@@ -10,6 +10,7 @@ use crate::storage_versions::history::read_store_history;
 
 /// Changes of the storage version; the last one is to `v2`.
 const CHANGES: usize = 9;
+const CHANGES: usize = 5;
 
 fn with_storage_version(storage: &str) -> Value {
     let mut definition = orders_crd();
