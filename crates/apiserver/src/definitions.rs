@@ -1,7 +1,7 @@
 //! The served custom resources as one live value, derived from the definitions in storage.
 //!
 //! [`DefinitionFollower`] is its only writer: it follows the CustomResourceDefinitions in the watch cache and publishes a
-//! [`CustomResources`] after every change. Requests resolve their resource in it. That a resource is absent counts only
+//! snapshot after every change. Requests resolve their resource in it. That a resource is absent counts only
 //! after the value has caught up with storage ([`LiveDefinitions::catch_up`]).
 
 mod controller;

@@ -1,7 +1,7 @@
 //! Validation of values in new and updated objects, in Kubernetes' words.
 //!
 //! Objects must have passed [`schema::check_types`] and have their defaults. The rules are those of the kinds, in the
-//! vocabulary of [`crate::validation`].
+//! vocabulary of `validation`.
 
 use api::FieldError;
 use api::json::JsonObject;

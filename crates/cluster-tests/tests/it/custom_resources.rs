@@ -7,7 +7,6 @@ mod deletion;
 mod kubectl;
 mod names;
 mod objects;
-mod real;
 mod storage_version_change;
 
 use cluster_tests::client::FullResponse;

@@ -113,33 +113,3 @@ fn kubectl_shows_the_reason_of_a_refused_custom_object() {
         assert_eq!(refused.replace(&file, "<file>").trim_end(), expected);
     }
 }
-
-#[test]
-fn kubectl_explains_a_custom_resource() {
-    if is_skipped("kubectl") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let server = start_on_sqlite(folder.path(), &[]);
-    block_on(define(&server.admin(), &orders_crd()));
-    let explained = kubectl(&server.kubeconfig(), &["explain", "orders.spec.size"]).expect_success();
-    for expected in
-        ["GROUP:      shop.example.com", "KIND:       Order", "FIELD: size <string>", "enum: small, medium, large"]
-    {
-        assert!(explained.contains(expected), "{explained}");
-}
-fn kubectl_applies_custom_objects_on_the_server() {
-    let kubeconfig = server.kubeconfig();
-    let mut applied = order("a");
-    for item in ["coffee", "milk"] {
-        applied["spec"]["item"] = item.into();
-        let file = write_file(&kubeconfig, &applied);
-        let said = kubectl(&kubeconfig, &["apply", "--server-side", "-f", &file]).expect_success();
-        assert_eq!(said, "order.shop.example.com/a serverside-applied\n");
-        let read = ["get", "order", "a", "-o", "jsonpath={.spec.item}"];
-        assert_eq!(kubectl(&kubeconfig, &read).expect_success(), item);
-    applied["spec"]["item"] = "tea".into();
-    let file = write_file(&kubeconfig, &applied);
-    let refused = kubectl(&kubeconfig, &["apply", "--server-side", "--field-manager=other", "-f", &file]);
-    let refused = refused.expect_failure();
-    assert!(refused.contains("conflict with \"kubectl\": .spec.item"), "{refused}");

@@ -3,7 +3,6 @@
 use cluster_tests::WatchReader;
 
 use super::*;
-use crate::for_each_store_async;
 use crate::{block_on, for_each_store_async, start_on_sqlite};
 
 #[test]
@@ -67,7 +66,6 @@ fn custom_objects_are_listed_in_pages() {
 
 #[test]
 fn custom_objects_are_selected_by_selectable_fields() {
-    for_each_store_async(async |client| {
     let folder = tempfile::tempdir().unwrap();
     let server = start_on_sqlite(folder.path(), &[]);
     let client = server.admin();

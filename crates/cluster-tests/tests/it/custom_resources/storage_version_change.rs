@@ -9,7 +9,6 @@ use crate::block_on;
 use crate::storage_versions::history::read_store_history;
 
 /// Changes of the storage version; the last one is to `v2`.
-const CHANGES: usize = 9;
 const CHANGES: usize = 5;
 
 fn with_storage_version(storage: &str) -> Value {
