@@ -12,6 +12,7 @@ use object::Rejection;
 use object::decode::{self, Decoded};
 use object::delete::DeleteOptions;
 use schema::protobuf::{self, ProtobufError};
+use serde_json::Value;
 
 use crate::BODY_BYTES_MAX;
 use crate::built_in_types::{self, CheckedObject, FieldValidation};
@@ -43,7 +44,10 @@ pub(crate) fn read_object(
         return Err(Status::unsupported_media_type(&[Encoding::Json.media_type(), Encoding::Yaml.media_type()]));
     }
     let body = request.into_body();
-    let decoded = decode_body(&body, encoding, expected);
+    let decoded = match expected.custom {
+        Some(_) => require_kind(&body, encoding, expected).and_then(|()| decode_body(&body, encoding, expected)),
+        None => decode_body(&body, encoding, expected),
+    };
     let decoded =
         decoded.map_err(|rejection| error_status::status_for_rejection(rejection, expected.status_context))?;
     record.set_request_object(|| serde_json::to_vec(&decoded.value).expect("a decoded object is valid JSON"));
@@ -52,6 +56,21 @@ pub(crate) fn read_object(
         None => built_in_types::check_body_types(decoded, expected.release, expected.kind, validation),
     };
     built_in_types::or_bad_request(checked, expected.kind)
+}
+
+/// Rejects a custom object without `kind` or `apiVersion`. Only for built-in objects does the path supply them.
+fn require_kind(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_>) -> Result<(), Rejection> {
+    let form = if encoding == Encoding::Yaml { decode::BodyEncoding::Yaml } else { decode::BodyEncoding::Json };
+    // A body that cannot be decoded is rejected later, with the reason.
+    let Ok(Decoded { value: Value::Object(object), .. }) = decode::decode_value(body, form) else { return Ok(()) };
+    let is_missing = |field: &str| object.get(field).is_none_or(|value| value.is_null() || value == "");
+    let missing = [("kind", "Kind"), ("apiVersion", "apiVersion")].into_iter().find(|(field, _)| is_missing(field));
+    let Some((_, name)) = missing else { return Ok(()) };
+    let text = match encoding {
+        Encoding::Yaml => Value::Object(object).to_string(),
+        Encoding::Json | Encoding::Protobuf => String::from_utf8_lossy(body).into_owned(),
+    };
+    Err(decode::unrecognized_object(body, expected.kind, &format!("Object '{name}' is missing in '{text}'")))
 }
 
 /// Reads `DeleteOptions` from the body or, if it is empty, from the query.

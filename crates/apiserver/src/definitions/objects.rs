@@ -73,13 +73,15 @@ impl LiveDefinition {
         }
     }
 
-    /// Validates an object that is created, or updated from `old`; through `status` only the status counts.
+    /// Validates an object that is created, or updated from `old`; through `status` only the status counts. Errors of its
+    /// metadata may make the evaluation of rules pointless.
     pub(crate) fn validate(
         &self,
         version: &CustomResourceVersion,
         new: &JsonObject,
         old: Option<&JsonObject>,
         subresource: &str,
+        metadata_errors: &[FieldError],
     ) -> CustomVerdict {
         let Some(compiled) = self.compiled(version) else { return CustomVerdict::default() };
         let schema = &compiled.schema;
@@ -99,7 +101,8 @@ impl LiveDefinition {
         if compiled.rules.is_empty() {
             return CustomVerdict { errors, warnings: Vec::new() };
         }
-        if let Some(unchecked) = unchecked_rules_error(&errors) {
+        let unchecked = unchecked_rules_error(metadata_errors).or_else(|| unchecked_rules_error(&errors));
+        if let Some(unchecked) = unchecked {
             errors.push(unchecked);
             return CustomVerdict { errors, warnings: Vec::new() };
         }

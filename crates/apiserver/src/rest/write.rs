@@ -286,14 +286,19 @@ impl RequestContext<'_> {
         let mut errors = validate::validate_metadata_update(old, new, resource.rules());
         errors.extend(value_validation::validate_values(resource.strategy(), gates, subresource, [old, new]));
         errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, subresource));
-        errors.extend(self.validate_custom(new, Some(old)));
+        errors.extend(self.validate_custom(new, Some(old), &errors));
         errors
     }
 
     /// Validates an object of a custom resource by its schema and rules.
-    fn validate_custom(self, new: &JsonObject, old: Option<&JsonObject>) -> Vec<FieldError> {
+    fn validate_custom(
+        self,
+        new: &JsonObject,
+        old: Option<&JsonObject>,
+        metadata_errors: &[FieldError],
+    ) -> Vec<FieldError> {
         let Some((live, version)) = self.resource.as_custom() else { return Vec::new() };
-        let verdict = live.validate(version, new, old, &self.target.subresource);
+        let verdict = live.validate(version, new, old, &self.target.subresource, metadata_errors);
         self.execution.set_warnings(verdict.warnings);
         verdict.errors
     }
@@ -409,7 +414,7 @@ fn prepare_for_create(
     let mut errors = validate::validate_metadata(object, rules);
     errors.extend((strategy.validate_new)(&context.server.feature_gates, object));
     errors.extend(value_validation::validate_create(strategy, &context.server.feature_gates, object));
-    errors.extend(context.validate_custom(object, None));
+    errors.extend(context.validate_custom(object, None, &errors));
     Rejection::ensure_no_errors(errors)
 }
 
