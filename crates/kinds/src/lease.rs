@@ -69,7 +69,10 @@ fn check_candidate(spec: Field<'_>) {
             binary.invalid("must be greater than or equal to `emulationVersion`");
         }
     }
-    if strategy.require_text() {
+    // Release 1.31 has a list instead.
+    if spec.at("preferredStrategies").is_present() {
+        spec.at("preferredStrategies").each(check_strategy);
+    } else if strategy.require_text() {
         if strategy.text() == OLDEST_EMULATION_VERSION && emulated == [0; 3] {
             emulation.required("must be specified when `strategy` is 'OldestEmulationVersion'");
         }

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use cluster_tests::tools::{is_skipped, kubectl, python_with_long_timeout};
 use http::Method;
 
@@ -13,6 +14,7 @@ const ALL_APIS_AND_GATES: [&str; 2] = ["--runtime-config=api/all=true", "--featu
 const DISCOVERY_V2_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Kinds whose objects keep the names of their manifests.
 const KINDS_WITH_NAME_RULES: [&str; 4] = ["APIService", "CustomResourceDefinition", "IPAddress", "StorageVersion"];
+static MANIFESTS: LazyLock<Vec<Kind>> = LazyLock::new(load_kinds);
 
 /// A resource as discovery lists it.
 struct ListedResource {
@@ -44,7 +46,7 @@ impl ListedResource {
 
     /// A valid object of this kind, for the namespace `default`.
     fn valid_object(&self) -> Value {
-        let mut object = self.manifest().unwrap_or_else(|| self.kind_without_manifest());
+        let mut object = self.manifest().unwrap_or_else(|| self.object_without_manifest());
         object["apiVersion"] = self.api_version().into();
         self.use_fields_of_older_versions(&mut object);
         let metadata = object["metadata"].as_object_mut().unwrap();
@@ -57,11 +59,10 @@ impl ListedResource {
 
     /// The first manifest of this kind in this version, or in another version of the group.
     fn manifest(&self) -> Option<Value> {
-        static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(load_kinds);
         let group_of = |kind: &Kind| kind.api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
         let in_group = |kind: &&Kind| kind.kind == self.kind && group_of(kind) == self.group;
-        let exact = KINDS.iter().filter(in_group).find(|kind| kind.api_version == self.api_version());
-        let found = exact.or_else(|| KINDS.iter().find(in_group))?;
+        let exact = MANIFESTS.iter().filter(in_group).find(|kind| kind.api_version == self.api_version());
+        let found = exact.or_else(|| MANIFESTS.iter().find(in_group))?;
         Some(found.manifests[0].object.clone())
     }
 
@@ -86,10 +87,41 @@ impl ListedResource {
         }
     }
 
-    fn kind_without_manifest(&self) -> Value {
-        println!("YYY {} {}", self.api_version(), self.kind);
-        json!({"kind": self.kind, "metadata": {}})
+    /// An object with the required fields of all versions of a kind that has no manifest.
+    fn object_without_manifest(&self) -> Value {
+        let pod = json!({"name": "pod", "uid": "1"});
+        let (basic, reference) =
+            (json!({"basic": {}}), json!({"workloadName": "workload", "templateName": "template"}));
+        let spec = match &*self.kind {
+            "ClusterTrustBundle" => json!({"trustBundle": certificate()}),
+            "CompositePodGroup" => json!({"workloadRef": reference, "schedulingPolicy": basic}),
+            "Eviction" => json!({"target": {"pod": pod}}),
+            "EvictionRequest" => json!({"target": {"pod": pod}, "requester": "example.com", "intent": "Eviction"}),
+            "PodCertificateRequest" => json!({
+                "signerName": "example.com/signer", "podName": "pod", "podUID": "1", "nodeName": "node", "nodeUID": "2",
+                "serviceAccountName": "default", "serviceAccountUID": "3",
+                "pkixPublicKey": "eA==", "proofOfPossession": "eA==", "stubPKCS10Request": "eA==",
+            }),
+            "PodGroup" => json!({"schedulingPolicy": basic}),
+            "PodSchedulingContext" => json!({"selectedNode": "node"}),
+            "StorageVersionMigration" => {
+                json!({"resource": {"group": "apps", "version": "v1", "resource": "deployments"}})
+            }
+            "Workload" => json!({
+                "podGroups": [{"name": "group", "policy": basic}],
+                "podGroupTemplates": [{"name": "group", "schedulingPolicy": basic}],
+            }),
+            kind => panic!("{kind} needs a manifest"),
+        };
+        json!({"kind": self.kind, "metadata": {}, "spec": spec})
     }
+}
+
+/// A valid certificate as PEM.
+fn certificate() -> String {
+    let service = MANIFESTS.iter().find(|kind| kind.kind == "APIService").unwrap();
+    let encoded = service.manifests[0].object["spec"]["caBundle"].as_str().unwrap();
+    String::from_utf8(BASE64_STANDARD.decode(encoded).unwrap()).unwrap()
 }
 
 /// Resources that can be created, read, patched and deleted.
@@ -234,7 +266,8 @@ def offered_by_server():
     return {(base, resource.name) for base, resources in offered.items() for resource in resources.resources}
 
 with open(sys.argv[1]) as file:
-    objects = json.load(file)
+    # Of whole seconds, the client leaves out the fraction, without which no micro time is read.
+    objects = json.loads(file.read().replace(".000000Z", ".000001Z"))
 for kubeconfig in sys.argv[2:]:
     config.load_kube_config(kubeconfig)
     offered, tried, unreadable = offered_by_server(), 0, []
