@@ -232,7 +232,7 @@ fn update_checks_uid_and_resource_version() {
         &stored(),
         &with(json!({})),
         &expect![[
-            r#"Invalid { subject: Resource, errors: [FieldError { kind: Invalid, field: "metadata.resourceVersion", value: Some(Number(0)), detail: "must be specified for an update" }] }"#
+            r#"Invalid { subject: Resource, errors: [FieldError { kind: Invalid, field: "metadata.resourceVersion", value: Some(Number(0)), shown: None, detail: "must be specified for an update" }] }"#
         ]],
     );
     check(
