@@ -16,15 +16,18 @@ use crate::{error_status, json_response};
 pub(super) async fn get(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
     let representation =
         ObjectRepresentation::negotiate(accept_header(request), request.uri().query().unwrap_or_default())?;
-    let stored = find_object(context, request).await?;
-    Ok(json_response(representation.encode_object(&stored, context.resource, ColumnDefinitions::Included)))
+    let encode = |stored: &StoredObject| {
+        Ok(json_response(representation.encode_object(stored, context.resource, ColumnDefinitions::Included)))
+    };
+    respond_with_object(context, request, encode).await
 }
 
-/// Reads the object of the path.
-pub(super) async fn find_object(
+/// Reads the object of the path and responds with `to_response`.
+pub(super) async fn respond_with_object(
     context: RequestContext<'_>,
     request: &BufferedRequest,
-) -> Result<StoredObject, Status> {
+    to_response: impl FnOnce(&StoredObject) -> Result<Response, Status>,
+) -> Result<Response, Status> {
     context.check_path_names()?;
     let consistency = match request.uri().query() {
         None => ReadConsistency::Latest,
@@ -43,7 +46,7 @@ pub(super) async fn find_object(
         .await
         .map_err(error_status::status_for_read_error)?;
     match found.as_deref().map(|cached| &cached.value) {
-        Some(CachedValue::Object(stored)) => Ok(stored.clone()),
+        Some(CachedValue::Object(stored)) => to_response(stored),
         Some(CachedValue::Raw(_) | CachedValue::Undecodable(_)) | None => {
             Err(Status::not_found(context.target.group_resource(), name))
         }

@@ -19,13 +19,15 @@ use crate::request_options::WriteOptions;
 const SCALE_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
 
 pub(super) async fn get(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
-    let found = get::find_object(context, &request).await?;
-    let object = object_codec::decode_served(&found, context.resource);
-    let scale = match context.custom_scale() {
-        Some(custom) => custom.get(&object).map_err(status_for_scale_error)?,
-        None => scale::scale_from_object(&object, &context.resource.strategy().scale),
+    let encode = |stored: &StoredObject| {
+        let object = object_codec::decode_served(stored, context.resource);
+        let scale = match context.custom_scale() {
+            Some(custom) => custom.get(&object).map_err(status_for_scale_error)?,
+            None => scale::scale_from_object(&object, &context.resource.strategy().scale),
+        };
+        Ok(json_response(api::json::to_go_json(&scale)))
     };
-    Ok(json_response(api::json::to_go_json(&scale)))
+    get::respond_with_object(context, &request, encode).await
 }
 
 pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
