@@ -1,0 +1,175 @@
+//! The sequence on a write: mutating plugins in order, at most once more if a webhook asked, then validating plugins.
+
+use api::Status;
+use api::json::JsonObject;
+use kinds::FeatureGates;
+
+use crate::attributes::{Attributes, Operation};
+use crate::notes::Notes;
+use crate::plugin_set::{self, PluginSet};
+use crate::plugins::{self, Plugin, Settings};
+use crate::ports::{Authorization, ServedKinds, View};
+use crate::refusal::Refusal;
+use crate::webhook::{Answers, PendingCall, Reinvocation, WebhookSet, mutating, validating};
+
+/// A write on its way through the sequence.
+#[derive(Clone, Debug)]
+pub struct Write<'a> {
+    /// All but the object.
+    pub attributes: Attributes<'a>,
+    /// The new object in the version of the request; `None` for a delete.
+    pub object: Option<JsonObject>,
+    /// The stored object in the version of the request; `None` for a create.
+    pub old_object: Option<&'a JsonObject>,
+    /// Warnings and audit annotations so far.
+    pub notes: Notes,
+}
+
+/// What a run of the sequence reads.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Other objects.
+    pub view: &'a dyn View,
+    /// What the server serves.
+    pub kinds: &'a dyn ServedKinds,
+    /// Who may do what.
+    pub authorization: &'a dyn Authorization,
+    /// Webhooks as of the same revision as the view or later.
+    pub webhooks: &'a WebhookSet,
+    /// Answers of webhooks to this request so far.
+    pub answers: &'a Answers,
+    /// The same number in every run for one request, so that a run that is repeated decides the same.
+    pub random: u64,
+}
+
+/// Why a run of the sequence ended early.
+#[derive(Debug)]
+pub enum Interruption {
+    /// The write is not admitted.
+    Refused(Box<Status>),
+    /// Webhooks must be called, in parallel if there are several; then the sequence runs again with their answers.
+    CallsNeeded(Vec<PendingCall>),
+}
+
+/// The plugins of a server.
+#[derive(Debug)]
+pub struct Chain {
+    plugins: Vec<ChainLink>,
+    settings: Settings,
+    gates: FeatureGates,
+}
+
+#[derive(Debug)]
+enum ChainLink {
+    BuiltIn(&'static Plugin),
+    MutatingWebhooks,
+    ValidatingWebhooks,
+}
+
+impl Chain {
+    /// The plugins of a set whose gates are on.
+    pub fn new(plugin_set: &PluginSet, settings: Settings, gates: FeatureGates) -> Self {
+        let active = plugin_set.enabled().iter().filter(|name| plugin_set::is_active(name, &gates));
+        let plugins = active
+            .filter_map(|name| match *name {
+                "MutatingAdmissionWebhook" => Some(ChainLink::MutatingWebhooks),
+                "ValidatingAdmissionWebhook" => Some(ChainLink::ValidatingWebhooks),
+                name => plugins::find(name).map(ChainLink::BuiltIn),
+            })
+            .collect();
+        Self { plugins, settings, gates }
+    }
+
+    /// True if this crate has a plugin.
+    pub fn is_built(name: &str) -> bool {
+        matches!(name, "MutatingAdmissionWebhook" | "ValidatingAdmissionWebhook") || plugins::find(name).is_some()
+    }
+
+    /// Runs the mutating plugins.
+    pub fn mutate(&self, write: &mut Write<'_>, context: &Context<'_>) -> Result<(), Interruption> {
+        let mut reinvocation = Reinvocation::default();
+        self.mutate_once(write, context, &mut reinvocation)?;
+        if reinvocation.is_requested() {
+            reinvocation.begin_second_round();
+            self.mutate_once(write, context, &mut reinvocation)?;
+        }
+        Ok(())
+    }
+
+    fn mutate_once(
+        &self,
+        write: &mut Write<'_>,
+        context: &Context<'_>,
+        reinvocation: &mut Reinvocation,
+    ) -> Result<(), Interruption> {
+        for link in &self.plugins {
+            match link {
+                ChainLink::MutatingWebhooks => mutating::dispatch(write, context, reinvocation)?,
+                ChainLink::ValidatingWebhooks => {}
+                ChainLink::BuiltIn(plugin) => {
+                    let Some(admit) = plugin.admit.filter(|_| plugin.handles(write.attributes.operation)) else {
+                        continue;
+                    };
+                    let environment = self.environment(context);
+                    admit(write, &environment).map_err(|refusal| refused(write, refusal))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the validating plugins on what is going to be stored.
+    pub fn validate(&self, write: &mut Write<'_>, context: &Context<'_>) -> Result<(), Interruption> {
+        for link in &self.plugins {
+            match link {
+                ChainLink::MutatingWebhooks => {}
+                ChainLink::ValidatingWebhooks => validating::dispatch(write, context)?,
+                ChainLink::BuiltIn(plugin) => {
+                    let Some(validate) = plugin.validate.filter(|_| plugin.handles(write.attributes.operation)) else {
+                        continue;
+                    };
+                    let environment = self.environment(context);
+                    validate(write, &environment).map_err(|refusal| refused(write, refusal))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn environment<'e>(&'e self, context: &'e Context<'_>) -> Environment<'e> {
+        Environment {
+            view: context.view,
+            authorization: context.authorization,
+            settings: &self.settings,
+            gates: &self.gates,
+            random: context.random,
+        }
+    }
+}
+
+/// What built-in plugins read besides the write.
+#[derive(Clone, Copy)]
+pub(crate) struct Environment<'a> {
+    pub(crate) view: &'a dyn View,
+    pub(crate) authorization: &'a dyn Authorization,
+    pub(crate) settings: &'a Settings,
+    pub(crate) gates: &'a FeatureGates,
+    pub(crate) random: u64,
+}
+
+impl Plugin {
+    fn handles(&self, operation: Operation) -> bool {
+        self.operations.contains(&operation)
+    }
+}
+
+impl Write<'_> {
+    /// The interruption for a refusal of this write.
+    pub(crate) fn refused(&self, refusal: impl Into<Refusal>) -> Interruption {
+        refused(self, refusal.into())
+    }
+}
+
+fn refused(write: &Write<'_>, refusal: Refusal) -> Interruption {
+    Interruption::Refused(Box::new(refusal.into_status(&write.attributes, write.object.as_ref())))
+}

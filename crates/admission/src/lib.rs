@@ -1,0 +1,28 @@
+//! The sequence on a write: which plugins look at it, in which order, and what they make of it.
+//!
+//! The crate is pure: no I/O, clock or async. Other objects come in through a [`View`], authorization and the kinds that
+//! are served through traits, and the answers of webhooks as values ([`Answers`]). Plugins return a [`Refusal`] with
+//! Kubernetes' text, or change the object.
+//!
+//! Reading order: [`attributes`], [`chain`], one of the plugins, then [`webhook`].
+
+pub mod attributes;
+pub mod chain;
+mod notes;
+pub mod plugin_set;
+pub mod plugins;
+pub mod ports;
+mod refusal;
+pub mod webhook;
+
+pub use attributes::{Attributes, Operation};
+pub use chain::{Chain, Context, Interruption, Write};
+pub use notes::Notes;
+pub use plugin_set::{PluginSet, PluginSetError};
+pub use plugins::Settings;
+pub use ports::{Authorization, EquivalentResource, ServedKinds, View};
+pub use refusal::Refusal;
+pub use webhook::{Answer, Answers, CallFailure, PendingCall, Webhook, WebhookSet};
+
+#[cfg(test)]
+mod tests;

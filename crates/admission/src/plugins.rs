@@ -1,0 +1,43 @@
+//! Built-in plugins, one file each.
+
+mod default_toleration_seconds;
+
+use crate::attributes::Operation;
+use crate::chain::{Environment, Write};
+use crate::refusal::Refusal;
+
+/// Settings of plugins, from flags.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--default-not-ready-toleration-seconds`.
+    pub not_ready_toleration_seconds: i64,
+    /// `--default-unreachable-toleration-seconds`.
+    pub unreachable_toleration_seconds: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { not_ready_toleration_seconds: 300, unreachable_toleration_seconds: 300 }
+    }
+}
+
+/// A step of a plugin.
+type Step = fn(&mut Write<'_>, &Environment<'_>) -> Result<(), Refusal>;
+
+/// A built-in plugin.
+#[derive(Debug)]
+pub(crate) struct Plugin {
+    pub(crate) name: &'static str,
+    pub(crate) operations: &'static [Operation],
+    /// `None` if the plugin mutates nothing.
+    pub(crate) admit: Option<Step>,
+    /// `None` if the plugin checks nothing.
+    pub(crate) validate: Option<Step>,
+}
+
+const PLUGINS: &[&Plugin] = &[&default_toleration_seconds::PLUGIN];
+
+/// The plugin of a name; `None` if this crate does not have it.
+pub(crate) fn find(name: &str) -> Option<&'static Plugin> {
+    PLUGINS.iter().copied().find(|plugin| plugin.name == name)
+}

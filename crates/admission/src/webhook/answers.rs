@@ -1,0 +1,51 @@
+//! The answers of webhooks to one request, kept under what was sent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::configuration::Webhook;
+use super::response::{Answer, CallFailure};
+use super::review::ReviewTemplate;
+
+/// A call that the sequence needs.
+#[derive(Clone, Debug)]
+pub struct PendingCall {
+    /// Whom to call.
+    pub webhook: Arc<Webhook>,
+    review: ReviewTemplate,
+}
+
+/// Answers so far, one set per request.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// By the fingerprint of the webhook, its id, and the review without uid.
+    by_call: HashMap<(u64, String, ReviewTemplate), Arc<Answer>>,
+}
+
+impl PendingCall {
+    pub(super) fn new(webhook: &Arc<Webhook>, review: ReviewTemplate) -> Self {
+        Self { webhook: webhook.clone(), review }
+    }
+
+    /// The body to send; `uid` is new for each call.
+    pub fn body(&self, uid: &str) -> Vec<u8> {
+        self.review.with_uid(uid)
+    }
+
+    fn key(&self) -> (u64, String, ReviewTemplate) {
+        (self.webhook.fingerprint, self.webhook.id.clone(), self.review.clone())
+    }
+}
+
+impl Answers {
+    /// Checks what came back for a call and keeps it. Returns the answer, for metrics.
+    pub fn add(&mut self, call: &PendingCall, uid: &str, body: Result<&[u8], CallFailure>) -> Arc<Answer> {
+        let answer = Arc::new(Answer::read(&call.webhook, call.review.version, uid, body));
+        self.by_call.insert(call.key(), answer.clone());
+        answer
+    }
+
+    pub(super) fn get(&self, call: &PendingCall) -> Option<&Arc<Answer>> {
+        if self.by_call.is_empty() { None } else { self.by_call.get(&call.key()) }
+    }
+}

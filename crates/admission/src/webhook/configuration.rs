@@ -1,0 +1,292 @@
+//! Webhook configurations as one compiled snapshot.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use api::json::JsonObject;
+use api::selector::LabelSelector;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use object::unstructured::{integer, metadata_string, nested_object, objects, text, texts};
+use serde_json::Value;
+
+use super::conditions::{MatchCondition, compile_conditions};
+use super::selector::parse_label_selector;
+
+/// The timeout of a webhook whose configuration has none, as Kubernetes' defaulting sets it.
+const DEFAULT_TIMEOUT_SECONDS: u32 = 10;
+/// The longest timeout that a configuration may have.
+const TIMEOUT_SECONDS_MAX: u32 = 30;
+/// The port of a service that a configuration does not name.
+const DEFAULT_PORT: u16 = 443;
+
+/// The two kinds of configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConfigurationKind {
+    /// `MutatingWebhookConfiguration`.
+    Mutating,
+    /// `ValidatingWebhookConfiguration`.
+    Validating,
+}
+
+/// What happens if a webhook cannot be called or answers nonsense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// The write goes on.
+    Ignore,
+    /// The write is refused.
+    Fail,
+}
+
+/// What a webhook does besides answering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideEffects {
+    /// Nothing, or nothing for dry runs.
+    NoneOnDryRun,
+    /// Something, or unknown.
+    Some,
+}
+
+/// How a webhook is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ClientConfig {
+    /// A URL or a service.
+    pub endpoint: Endpoint,
+    /// PEM; empty for the system's roots.
+    pub ca_bundle: Vec<u8>,
+}
+
+/// Where a webhook is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// `https://host[:port]/path`.
+    Url(String),
+    /// A service of the cluster.
+    Service(ServiceReference),
+}
+
+/// A service of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceReference {
+    /// The namespace of the service.
+    pub namespace: String,
+    /// The name of the service.
+    pub name: String,
+    /// Starts with a slash, or is empty.
+    pub path: String,
+    /// The port of the service.
+    pub port: u16,
+}
+
+/// One webhook of a configuration.
+#[derive(Debug)]
+pub struct Webhook {
+    /// Of the configuration that it stands in.
+    pub kind: ConfigurationKind,
+    /// The name of the configuration.
+    pub configuration: String,
+    /// The name of the webhook.
+    pub name: String,
+    /// Where to call it.
+    pub client: ClientConfig,
+    /// What its failure means.
+    pub failure_policy: FailurePolicy,
+    /// `None` if the configuration does not say.
+    pub side_effects: Option<SideEffects>,
+    /// Between 1 and 30.
+    pub timeout_seconds: u32,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) matches_equivalent: bool,
+    /// `Err` for a selector that cannot be read.
+    pub(crate) namespace_selector: Result<LabelSelector, String>,
+    pub(crate) object_selector: Result<LabelSelector, String>,
+    pub(crate) conditions: Vec<MatchCondition>,
+    pub(crate) review_versions: Vec<String>,
+    pub(crate) is_reinvoked: bool,
+    /// Unique among the webhooks of all configurations of its kind.
+    pub(crate) id: String,
+    /// Differs if any field of the webhook differs.
+    pub(crate) fingerprint: u64,
+}
+
+/// What a webhook wants to see.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) operations: Vec<String>,
+    pub(crate) groups: Vec<String>,
+    pub(crate) versions: Vec<String>,
+    pub(crate) resources: Vec<String>,
+    /// `*`, `Cluster` or `Namespaced`.
+    pub(crate) scope: String,
+}
+
+/// All webhooks, in the order in which they are called.
+#[derive(Debug, Default)]
+pub struct WebhookSet {
+    mutating: WebhookList,
+    validating: WebhookList,
+}
+
+#[derive(Debug, Default)]
+struct WebhookList {
+    webhooks: Vec<Arc<Webhook>>,
+    /// Positions of the webhooks with a rule for a resource, by the name of the resource.
+    by_resource: HashMap<String, Vec<usize>>,
+    /// Positions of the webhooks with a rule for all resources.
+    of_all_resources: Vec<usize>,
+}
+
+impl WebhookSet {
+    /// Compiles configuration objects, in any order. What a stored object lacks gets Kubernetes' default.
+    pub fn new(
+        mutating: impl IntoIterator<Item = JsonObject>,
+        validating: impl IntoIterator<Item = JsonObject>,
+        release: k8s_cel::Release,
+    ) -> Self {
+        let list = |kind, configurations| WebhookList::new(compile_all(kind, configurations, release));
+        Self {
+            mutating: list(ConfigurationKind::Mutating, mutating.into_iter().collect()),
+            validating: list(ConfigurationKind::Validating, validating.into_iter().collect()),
+        }
+    }
+
+    /// True if there is no webhook at all.
+    pub fn is_empty(&self) -> bool {
+        self.mutating.webhooks.is_empty() && self.validating.webhooks.is_empty()
+    }
+
+    /// The webhooks of a kind whose rules may match a resource, each with its position among all of the kind. Versions
+    /// and groups that share storage have the same name of the resource.
+    pub(crate) fn candidates(&self, kind: ConfigurationKind, resource: &str) -> Vec<(usize, &Arc<Webhook>)> {
+        let list = match kind {
+            ConfigurationKind::Mutating => &self.mutating,
+            ConfigurationKind::Validating => &self.validating,
+        };
+        let named = list.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default();
+        let mut positions: Vec<usize> = named.iter().chain(&list.of_all_resources).copied().collect();
+        positions.sort_unstable();
+        positions.dedup();
+        positions.into_iter().map(|position| (position, &list.webhooks[position])).collect()
+    }
+}
+
+impl WebhookList {
+    fn new(webhooks: Vec<Arc<Webhook>>) -> Self {
+        let mut list = Self { webhooks, ..Self::default() };
+        for (position, webhook) in list.webhooks.iter().enumerate() {
+            for resource in webhook.rules.iter().flat_map(|rule| &rule.resources) {
+                match split_resource(resource) {
+                    ("*", _) => list.of_all_resources.push(position),
+                    (name, _) => list.by_resource.entry(name.to_owned()).or_default().push(position),
+                }
+            }
+        }
+        list
+    }
+}
+
+/// Splits `pods/status`; the subresource is empty if there is none.
+pub(crate) fn split_resource(resource: &str) -> (&str, &str) {
+    resource.split_once('/').unwrap_or((resource, ""))
+}
+
+fn compile_all(
+    kind: ConfigurationKind,
+    mut configurations: Vec<JsonObject>,
+    release: k8s_cel::Release,
+) -> Vec<Arc<Webhook>> {
+    configurations.sort_by(|a, b| metadata_string(a, "name").cmp(metadata_string(b, "name")));
+    let mut webhooks = Vec::new();
+    for configuration in &configurations {
+        let mut count_by_name = HashMap::<&str, usize>::new();
+        for webhook in objects(configuration, &["webhooks"]) {
+            let name = text(webhook, &["name"]);
+            let count = count_by_name.entry(name).or_default();
+            let id = format!("{}/{name}/{count}", metadata_string(configuration, "name"));
+            *count += 1;
+            webhooks.push(Arc::new(Webhook::compile(
+                kind,
+                metadata_string(configuration, "name"),
+                id,
+                webhook,
+                release,
+            )));
+        }
+    }
+    webhooks
+}
+
+impl Webhook {
+    fn compile(
+        kind: ConfigurationKind,
+        configuration: &str,
+        id: String,
+        webhook: &JsonObject,
+        release: k8s_cel::Release,
+    ) -> Self {
+        let selector =
+            |name| nested_object(webhook, &[name]).map_or(Ok(LabelSelector::default()), parse_label_selector);
+        let timeout = integer(webhook, &["timeoutSeconds"]).and_then(|seconds| u32::try_from(seconds).ok());
+        let mut hasher = DefaultHasher::new();
+        Value::Object(webhook.clone()).to_string().hash(&mut hasher);
+        Self {
+            kind,
+            configuration: configuration.to_owned(),
+            name: text(webhook, &["name"]).to_owned(),
+            client: ClientConfig::read(webhook),
+            failure_policy: match text(webhook, &["failurePolicy"]) {
+                "Ignore" => FailurePolicy::Ignore,
+                _ => FailurePolicy::Fail,
+            },
+            side_effects: match text(webhook, &["sideEffects"]) {
+                "" => None,
+                "None" | "NoneOnDryRun" => Some(SideEffects::NoneOnDryRun),
+                _ => Some(SideEffects::Some),
+            },
+            timeout_seconds: timeout.unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, TIMEOUT_SECONDS_MAX),
+            rules: objects(webhook, &["rules"]).map(Rule::read).collect(),
+            matches_equivalent: text(webhook, &["matchPolicy"]) != "Exact",
+            namespace_selector: selector("namespaceSelector"),
+            object_selector: selector("objectSelector"),
+            conditions: compile_conditions(webhook, release),
+            review_versions: texts(webhook, &["admissionReviewVersions"]).map(str::to_owned).collect(),
+            is_reinvoked: text(webhook, &["reinvocationPolicy"]) == "IfNeeded",
+            id,
+            fingerprint: hasher.finish(),
+        }
+    }
+}
+
+impl Rule {
+    fn read(rule: &JsonObject) -> Self {
+        let list = |name| texts(rule, &[name]).map(str::to_owned).collect();
+        let scope = match text(rule, &["scope"]) {
+            "" => "*",
+            scope => scope,
+        };
+        Self {
+            operations: list("operations"),
+            groups: list("apiGroups"),
+            versions: list("apiVersions"),
+            resources: list("resources"),
+            scope: scope.to_owned(),
+        }
+    }
+}
+
+impl ClientConfig {
+    fn read(webhook: &JsonObject) -> Self {
+        let field = |name| text(webhook, &["clientConfig", name]);
+        let endpoint = match nested_object(webhook, &["clientConfig", "service"]) {
+            None => Endpoint::Url(field("url").to_owned()),
+            Some(service) => Endpoint::Service(ServiceReference {
+                namespace: text(service, &["namespace"]).to_owned(),
+                name: text(service, &["name"]).to_owned(),
+                path: text(service, &["path"]).to_owned(),
+                port: integer(service, &["port"]).and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
+            }),
+        };
+        Self { endpoint, ca_bundle: BASE64_STANDARD.decode(field("caBundle")).unwrap_or_default() }
+    }
+}

@@ -1,0 +1,142 @@
+//! Whether a webhook is called for a write, and in which version.
+
+use api::json::JsonObject;
+use api::{GroupResource, GroupVersionKind, GroupVersionResource, Status};
+
+use super::configuration::{Rule, Webhook, split_resource};
+use super::selector::matches_labels;
+use crate::attributes::{Attributes, Operation};
+use crate::chain::{Context, Write};
+use crate::refusal::Refusal;
+
+const NAMESPACES: GroupResource<&str> = GroupResource { group: "", resource: "namespaces" };
+
+/// The resource and kind by which a webhook is called: those of a rule that matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Invocation {
+    pub(crate) resource: GroupVersionResource,
+    pub(crate) kind: GroupVersionKind,
+}
+
+/// The kinds that webhooks never see, so that a webhook cannot block its own repair.
+pub(crate) fn is_exempt(attributes: &Attributes<'_>) -> bool {
+    attributes.kind.group == "admissionregistration.k8s.io"
+        && matches!(
+            attributes.kind.kind,
+            "ValidatingWebhookConfiguration"
+                | "MutatingWebhookConfiguration"
+                | "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding"
+                | "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding"
+        )
+}
+
+/// Matches rules, then selectors. `object` is the object as mutated so far. Match conditions are not evaluated here.
+pub(crate) fn find_invocation(
+    webhook: &Webhook,
+    write: &Write<'_>,
+    object: Option<&JsonObject>,
+    context: &Context<'_>,
+) -> Result<Option<Invocation>, Refusal> {
+    // Rules are the cheapest to check; errors of selectors count only if a rule matches anyway.
+    let Some(invocation) = match_rules(webhook, &write.attributes, context)? else { return Ok(None) };
+    let is_namespace_matched = matches_namespace(webhook, write, object, context);
+    if is_namespace_matched == Ok(false) {
+        return Ok(None);
+    }
+    let is_object_matched = match &webhook.object_selector {
+        Err(error) => Err(Refusal::internal(error)),
+        Ok(selector) if selector.is_empty() => Ok(true),
+        Ok(selector) => {
+            let has_labels = |object: &JsonObject| object.contains_key("metadata") && matches_labels(selector, object);
+            Ok(object.is_some_and(has_labels) || write.old_object.is_some_and(has_labels))
+        }
+    };
+    if is_object_matched == Ok(false) {
+        return Ok(None);
+    }
+    is_namespace_matched?;
+    is_object_matched?;
+    Ok(Some(invocation))
+}
+
+fn match_rules(
+    webhook: &Webhook,
+    attributes: &Attributes<'_>,
+    context: &Context<'_>,
+) -> Result<Option<Invocation>, Refusal> {
+    if webhook.rules.iter().any(|rule| rule.matches(attributes, attributes.resource)) {
+        let (resource, kind) = (attributes.resource.owned(), attributes.kind.owned());
+        return Ok(Some(Invocation { resource, kind }));
+    }
+    if !webhook.matches_equivalent {
+        return Ok(None);
+    }
+    let equivalents = context.kinds.equivalents(attributes.resource, attributes.subresource);
+    for rule in &webhook.rules {
+        for equivalent in &equivalents {
+            let resource = equivalent.resource.borrowed();
+            if resource == attributes.resource || !rule.matches(attributes, resource) {
+                continue;
+            }
+            if equivalent.kind.kind.is_empty() {
+                return Err(Refusal::internal(format!("unable to convert to {resource}: unknown kind")));
+            }
+            return Ok(Some(Invocation { resource: equivalent.resource.clone(), kind: equivalent.kind.clone() }));
+        }
+    }
+    Ok(None)
+}
+
+impl Rule {
+    fn matches(&self, attributes: &Attributes<'_>, resource: GroupVersionResource<&str>) -> bool {
+        let has = |items: &[String], wanted: &str| items.iter().any(|item| item == "*" || item == wanted);
+        self.matches_scope(attributes, resource)
+            && has(&self.operations, attributes.operation.as_str())
+            && has(&self.groups, resource.group)
+            && has(&self.versions, resource.version)
+            && self.resources.iter().any(|item| {
+                let (name, subresource) = split_resource(item);
+                (name == "*" || name == resource.resource)
+                    && (subresource == "*" || subresource == attributes.subresource)
+            })
+    }
+
+    fn matches_scope(&self, attributes: &Attributes<'_>, resource: GroupVersionResource<&str>) -> bool {
+        let is_namespaces = resource == GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
+        let is_cluster_scoped = is_namespaces || attributes.namespace.is_empty();
+        match self.scope.as_str() {
+            "*" => true,
+            "Namespaced" => !is_cluster_scoped,
+            "Cluster" => is_cluster_scoped,
+            _ => false,
+        }
+    }
+}
+
+fn matches_namespace(
+    webhook: &Webhook,
+    write: &Write<'_>,
+    object: Option<&JsonObject>,
+    context: &Context<'_>,
+) -> Result<bool, Refusal> {
+    let attributes = &write.attributes;
+    let is_namespaces = attributes.resource.resource == "namespaces";
+    if attributes.namespace.is_empty() && !is_namespaces {
+        return Ok(true);
+    }
+    let selector = match &webhook.namespace_selector {
+        Err(error) => return Err(Refusal::internal(error)),
+        Ok(selector) if selector.is_empty() => return Ok(true),
+        Ok(selector) => selector,
+    };
+    let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
+    if is_namespaces && attributes.subresource.is_empty() && is_written {
+        return Ok(object.is_some_and(|object| matches_labels(selector, object)));
+    }
+    match context.view.get(NAMESPACES, "", attributes.namespace)? {
+        Some(namespace) => Ok(matches_labels(selector, &namespace)),
+        None => Err(Status::not_found(NAMESPACES, attributes.namespace).into()),
+    }
+}
