@@ -12,6 +12,7 @@ mod notes;
 pub mod plugin_set;
 pub mod plugins;
 pub mod ports;
+mod quantity;
 mod refusal;
 pub mod webhook;
 

@@ -1,6 +1,15 @@
 //! Built-in plugins, one file each.
 
+mod certificates;
+mod default_ingress_class;
 mod default_toleration_seconds;
+mod limit_ranger;
+mod namespace_lifecycle;
+mod nodes;
+mod priority;
+mod runtime_class;
+mod service_account;
+mod storage;
 
 use crate::attributes::Operation;
 use crate::chain::{Environment, Write};
@@ -35,7 +44,24 @@ pub(crate) struct Plugin {
     pub(crate) validate: Option<Step>,
 }
 
-const PLUGINS: &[&Plugin] = &[&default_toleration_seconds::PLUGIN];
+const PLUGINS: &[&Plugin] = &[
+    &namespace_lifecycle::PLUGIN,
+    &limit_ranger::PLUGIN,
+    &service_account::PLUGIN,
+    &nodes::TAINT_NODES,
+    &priority::PLUGIN,
+    &default_toleration_seconds::PLUGIN,
+    &storage::DEFAULT_STORAGE_CLASS,
+    &storage::IN_USE_PROTECTION,
+    &storage::CLAIM_RESIZE,
+    &runtime_class::PLUGIN,
+    &certificates::APPROVAL,
+    &certificates::SIGNING,
+    &certificates::ATTEST,
+    &certificates::SUBJECT_RESTRICTION,
+    &default_ingress_class::PLUGIN,
+    &nodes::TOPOLOGY,
+];
 
 /// The plugin of a name; `None` if this crate does not have it.
 pub(crate) fn find(name: &str) -> Option<&'static Plugin> {

@@ -2,6 +2,7 @@
 
 mod flags;
 mod matching;
+mod plugins;
 mod webhooks;
 
 use std::cell::RefCell;

@@ -16,6 +16,7 @@ mod selector;
 pub(crate) mod validating;
 
 pub use answers::{Answers, PendingCall};
+pub(crate) use conditions::aggregate;
 pub use conditions::declare_admission_variables;
 pub use configuration::{
     ClientConfig, ConfigurationKind, Endpoint, FailurePolicy, ServiceReference, SideEffects, Webhook, WebhookSet,
