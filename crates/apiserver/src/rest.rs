@@ -1,5 +1,6 @@
 //! The handlers of the verbs and subresources of stored resources.
 
+mod apply;
 mod binding;
 mod create;
 mod delete;
@@ -24,7 +25,7 @@ use api::{KindScope, Status, Verb};
 use bytes::Bytes;
 use edge::{AuthorizedRequest, Request, RequestRecord, Response};
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use store::{Key, Revision};
 
 use self::persist::ExecutionTracker;
@@ -220,10 +221,6 @@ fn header_text<'a>(request: &'a BufferedRequest, name: &http::HeaderName) -> &'a
 
 fn accept_header(request: &BufferedRequest) -> &str {
     header_text(request, &ACCEPT)
-}
-
-fn content_type_header(request: &BufferedRequest) -> &str {
-    header_text(request, &CONTENT_TYPE)
 }
 
 /// The current time in the precision of object metadata.

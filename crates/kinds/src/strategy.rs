@@ -152,7 +152,7 @@ pub(crate) enum WritableFields {
 
 /// The subresources of any kind that has them.
 pub(crate) static COMMON_SUBRESOURCES: &[SubresourceStrategy] = &[
-    SubresourceStrategy::new("scale", WritableFields::Fields(&["spec.replicas"])),
+    SubresourceStrategy::new("scale", WritableFields::HandlerDefined),
     SubresourceStrategy::new("status", WritableFields::Status),
 ];
 
