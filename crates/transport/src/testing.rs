@@ -16,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::Reloading;
+use crate::TlsPolicy;
 use crate::peer::{ClientTlsFiles, Connector, Dialer};
 use crate::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
 use crate::server::server_config;
@@ -44,7 +45,7 @@ impl TestCertificates {
     /// Returns a peer's TLS configuration.
     pub fn server_config(&self) -> ServerConfig {
         let pair = self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() });
-        server_config(&pair.certificate, &pair.key).expect("just created")
+        server_config(&pair.certificate, &pair.key, &TlsPolicy::default()).expect("just created")
     }
 
     /// Returns the directory of the certificates.
