@@ -42,9 +42,14 @@ impl TestCertificates {
         ClientTlsFiles { ca_bundle: self.authority.certificate().to_owned(), client_certificate: Some(own) }
     }
 
+    /// Returns a peer's serving certificate.
+    pub fn serving_files(&self) -> CertificateFiles {
+        self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() })
+    }
+
     /// Returns a peer's TLS configuration.
     pub fn server_config(&self) -> ServerConfig {
-        let pair = self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() });
+        let pair = self.serving_files();
         server_config(&pair.certificate, &pair.key, &TlsPolicy::default()).expect("just created")
     }
 

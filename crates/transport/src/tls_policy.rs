@@ -109,7 +109,14 @@ fn go_name(suite: SupportedCipherSuite) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
+
     use super::*;
+    use crate::server::server_config;
+    use crate::testing::TestCertificates;
 
     fn parse(min_version: &str, suites: &str) -> Result<TlsPolicy, TlsPolicyError> {
         let suites: Vec<String> = suites.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -150,5 +157,46 @@ mod tests {
         assert_eq!(error("", "TLS_NONE"), "Cipher suite TLS_NONE not supported or doesn't exist");
         assert!(error("", "TLS_RSA_WITH_RC4_128_SHA").starts_with("none of the cipher suites is offered"));
         assert!(parse("VersionTLS13", "TLS_RSA_WITH_RC4_128_SHA").is_ok(), "TLS 1.2 is not offered");
+    }
+
+    /// The version that a client gets that offers `versions`.
+    fn handshake(
+        policy: &TlsPolicy,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<Option<rustls::ProtocolVersion>, rustls::Error> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let certificates = TestCertificates::new(folder.path());
+        let files = certificates.serving_files();
+        let server = server_config(&files.certificate, &files.key, policy).expect("just created");
+        let mut roots = rustls::RootCertStore::empty();
+        let authority = CertificateDer::from_pem_file(&certificates.client_files().ca_bundle).expect("just created");
+        roots.add(authority).expect("an authority");
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let client = rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
+        let client = client.with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("kubernetes.default.svc").expect("a name");
+        let mut client = rustls::ClientConnection::new(Arc::new(client), name)?;
+        let mut server = rustls::ServerConnection::new(Arc::new(server))?;
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut sent = Vec::new();
+            client.write_tls(&mut sent).expect("memory");
+            server.read_tls(&mut &*sent).expect("memory");
+            server.process_new_packets()?;
+            sent.clear();
+            server.write_tls(&mut sent).expect("memory");
+            client.read_tls(&mut &*sent).expect("memory");
+            client.process_new_packets()?;
+        }
+        Ok(client.protocol_version())
+    }
+
+    #[test]
+    fn client_of_a_lower_version_is_refused() {
+        let tls12 = [&version::TLS12];
+        let default = TlsPolicy::default();
+        assert_eq!(handshake(&default, &tls12), Ok(Some(rustls::ProtocolVersion::TLSv1_2)));
+        let tls13 = parse("VersionTLS13", "").expect("valid");
+        assert!(handshake(&tls13, &tls12).is_err());
+        assert_eq!(handshake(&tls13, rustls::ALL_VERSIONS), Ok(Some(rustls::ProtocolVersion::TLSv1_3)));
     }
 }

@@ -11,6 +11,7 @@ use kinds::{types_of, value_validation};
 use object::managed_fields::{self, FieldManager};
 use object::metadata::CreateContext;
 use object::rules::StatusSubresource;
+use object::table::ColumnDefinitions;
 use object::unstructured::metadata_string;
 use object::{Rejection, StoredObject, decode, metadata, unknown_fields, validate};
 use registry::read::ReadConsistency;
@@ -371,7 +372,8 @@ impl RequestContext<'_> {
     }
 
     pub(super) fn object_response(self, code: StatusCode, stored: &StoredObject) -> Response {
-        let mut response = json_response(object_codec::encode_served(stored, self.resource));
+        let encoded = self.representation.encode_object(stored, self.resource, ColumnDefinitions::Included);
+        let mut response = json_response(encoded);
         *response.status_mut() = code;
         response
     }
