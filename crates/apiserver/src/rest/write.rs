@@ -19,6 +19,7 @@ use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
 use managedfields::FieldManager;
 use object::StoredObject;
+use object::table::ColumnDefinitions;
 use registry::{WriteDecision, WriteError, WriteOutcome};
 use store::Compare;
 
@@ -289,7 +290,8 @@ pub(super) enum CreateError {
 
 impl RequestContext<'_> {
     pub(super) fn object_response(self, code: StatusCode, stored: &StoredObject) -> Response {
-        let mut response = json_response(object_codec::encode_served(stored, self.resource));
+        let encoded = self.representation.encode_object(stored, self.resource, ColumnDefinitions::Included);
+        let mut response = json_response(encoded);
         *response.status_mut() = code;
         response
     }
