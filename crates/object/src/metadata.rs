@@ -106,7 +106,7 @@ pub fn prepare_update(
 /// Prepares an update of the `status` subresource: everything but the status, and the metadata that
 /// [`StatusSubresource`] allows, comes from `old`.
 ///
-/// `managedFields` stay as in `new`; [`crate::managed_fields`] updates them afterwards.
+/// `managedFields` stay as in `new`: they were recorded before.
 pub fn prepare_status_update(
     old: &Map<String, Value>,
     new: &mut Map<String, Value>,
