@@ -8,10 +8,15 @@
 
 mod apply;
 mod conflicts;
+mod entries;
 mod field_set;
+mod last_applied;
 mod manager;
+mod ownership;
+mod prune;
 mod scale;
 mod times;
+mod typed;
 mod types;
 mod update;
 

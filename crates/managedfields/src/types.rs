@@ -24,11 +24,19 @@ pub enum ObjectType<'t> {
 
 /// What the rules need to know about the kind, for each version.
 pub trait VersionedTypes {
+    /// The kind of the endpoint, such as `Deployment`.
+    fn kind(&self) -> &str;
+
     /// The type of the objects of a version; `None` if this server does not know the version: its entries are dropped.
     fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>>;
 
     /// The object in another version. Called at most once for each version and object.
     fn convert(&self, object: &JsonObject, api_version: &str) -> Result<JsonObject, ConversionUnavailable>;
+
+    /// True if objects of both versions have the same fields, so that no conversion is needed to compare them.
+    fn has_same_fields(&self, one: &str, other: &str) -> bool {
+        one == other
+    }
 
     /// The fields that the endpoint resets in this version: they have no owners, and neither have their children.
     fn reset_fields(&self, api_version: &str) -> &FieldSet;
