@@ -169,7 +169,7 @@ impl RequestRecord {
             entry.record_response(&response);
         }
         match self {
-            Self { audit: None, log_entry: None } => response,
+            Self { audit: None, log_entry: None, .. } => response,
             record => response.map(|body| Body::Recorded { body: Box::new(body), record }),
         }
     }

@@ -2,7 +2,7 @@
 
 use api::json::JsonObject;
 use api::status::{StatusCause, StatusDetails, StatusReason};
-use api::{GroupVersion, GroupVersionKind, Status};
+use api::{GroupVersionKind, Status};
 use edge::Response;
 use managedfields::{ApplyError, Conflicts, FieldManager, VersionedTypes};
 use object::decode::{self, BodyEncoding, Decoded};
@@ -32,8 +32,7 @@ pub(super) async fn apply(
         if current.is_none() && !may_create {
             return Err(context.not_found());
         }
-        let kind = context.resource.group_version_kind();
-        let mut object = configuration.merge(current, kind, &write.field_manager(), &write.types())?;
+        let mut object = configuration.merge(current, &write.field_manager(), &write.types())?;
         convert_to_kind(context, &mut object)?;
         configuration.check_duplicate_keys()?;
         check_identity(context, current, &mut object)?;
@@ -75,12 +74,10 @@ impl AppliedConfiguration {
     pub(super) fn merge(
         &self,
         live: Option<&JsonObject>,
-        kind: GroupVersionKind<&str>,
         manager: &FieldManager<'_>,
         types: &dyn VersionedTypes,
     ) -> Result<JsonObject, Status> {
         let configuration = &self.decoded.as_ref().map_err(Status::clone)?.value;
-        check_kind(configuration, kind)?;
         let applied = managedfields::apply(live, configuration, self.is_forced, manager, types)
             .map_err(status_for_apply_error)?;
         Ok(applied.or_else(|| live.cloned()).unwrap_or_default())
@@ -125,17 +122,6 @@ fn decode_configuration(body: &[u8]) -> Result<Decoded<JsonObject>, String> {
             decode::go_json_type_name(&decoded.value)
         )),
     }
-}
-
-/// Rejects a configuration of another kind or version than the endpoint's.
-fn check_kind(configuration: &JsonObject, kind: GroupVersionKind<&str>) -> Result<(), Status> {
-    let text = |name: &str| configuration.get(name).and_then(Value::as_str).unwrap_or_default();
-    let own = GroupVersion::parse(text("apiVersion")).unwrap_or(GroupVersion { group: "", version: "" });
-    if own == kind.group_version() && text("kind") == kind.kind {
-        return Ok(());
-    }
-    let GroupVersion { group, version } = own;
-    Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={}", text("kind"))))
 }
 
 /// Reads the merged object as kube-apiserver's decoder does: values in their canonical form, custom objects pruned and
@@ -191,9 +177,7 @@ fn check_identity(
 fn status_for_apply_error(error: ApplyError) -> Status {
     match error {
         ApplyError::WrongType { .. } | ApplyError::ManagedFieldsNotNil => Status::bad_request(error.to_string()),
-        ApplyError::InvalidConfig(_) | ApplyError::InvalidLive(_) | ApplyError::UndecodableManagedFields(_) => {
-            unclassified(error.to_string())
-        }
+        ApplyError::InvalidConfig(_) | ApplyError::UndecodableManagedFields(_) => unclassified(error.to_string()),
         ApplyError::Conflicts(conflicts) => status_for_conflicts(&conflicts),
         ApplyError::ConversionUnavailable(error) => Status::service_unavailable(error.to_string()).with_retry_after(1),
     }

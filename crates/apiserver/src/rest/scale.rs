@@ -88,7 +88,7 @@ async fn apply(
     let next = |current: Option<&JsonObject>| {
         write.next_of_scale(current, |scale, manager| {
             let types = ScaleTypes::new(&context.server.feature_gates);
-            let mut applied = configuration.merge(Some(scale), SCALE_KIND, manager, &types)?;
+            let mut applied = configuration.merge(Some(scale), manager, &types)?;
             configuration.check_duplicate_keys()?;
             let name = &*context.target.name;
             decode::ensure_namespace_matches(&mut applied, context.namespace())

@@ -36,6 +36,21 @@ impl<'a> ResourceTypes<'a> {
 }
 
 impl VersionedTypes for ResourceTypes<'_> {
+    fn kind(&self) -> &str {
+        self.resource.group_version_kind().kind
+    }
+
+    fn has_same_fields(&self, one: &str, other: &str) -> bool {
+        if one == other {
+            return true;
+        }
+        match (self.resource.as_custom(), GroupVersion::parse(one), GroupVersion::parse(other)) {
+            (None, Ok(one), Ok(other)) => (self.resource.strategy().conversion)(one, other).is_none(),
+            // Versions of a custom resource have schemas of their own.
+            _ => false,
+        }
+    }
+
     fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>> {
         let group_version = GroupVersion::parse(api_version).ok()?;
         match self.resource.as_custom() {
@@ -87,17 +102,17 @@ impl VersionedTypes for ResourceTypes<'_> {
 }
 
 impl ScalePaths for ResourceTypes<'_> {
-    fn replicas_path(&self, api_version: &str) -> Option<Option<Vec<String>>> {
+    fn replicas_path(&self, api_version: &str) -> Option<Vec<String>> {
         let group_version = GroupVersion::parse(api_version).ok()?;
         match self.resource.as_custom() {
             Some((live, _)) => {
                 let version = live.version_of_group(group_version)?;
-                Some(version.scale().map(|scale| scale.spec_replicas().to_vec()))
+                Some(version.scale().map(|scale| scale.spec_replicas().to_vec()).unwrap_or_default())
             }
             None => {
                 types_of(self.feature_gates.release()).for_kind(self.kind_in(group_version))?;
                 let path = self.resource.strategy().scale.spec_replicas;
-                Some(Some(path.iter().map(|name| (*name).to_owned()).collect()))
+                Some(path.iter().map(|name| (*name).to_owned()).collect())
             }
         }
     }
@@ -116,6 +131,10 @@ impl<'a> ScaleTypes<'a> {
 }
 
 impl VersionedTypes for ScaleTypes<'_> {
+    fn kind(&self) -> &str {
+        "Scale"
+    }
+
     fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>> {
         let GroupVersion { group, version } = GroupVersion::parse(api_version).ok()?;
         let kind = GroupVersionKind { group, version, kind: "Scale" };
