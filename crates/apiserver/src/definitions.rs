@@ -288,6 +288,11 @@ impl LiveDefinition {
         self.versions.iter().find(|version| version.version().name == name)
     }
 
+    /// The version of this group and name, served or not.
+    pub(crate) fn version_of_group(&self, name: GroupVersion<&str>) -> Option<&CustomResourceVersion> {
+        self.version(name.version).filter(|_| self.definition.spec.group == name.group)
+    }
+
     /// True if nothing that a write depends on differs between two states of a definition.
     pub(crate) fn decides_like(&self, other: &Self) -> bool {
         let (a, b) = (&*self.definition, &*other.definition);

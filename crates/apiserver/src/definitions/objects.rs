@@ -63,7 +63,8 @@ impl LiveDefinition {
         self.convert(object, storage.unwrap_or(version));
     }
 
-    fn convert(&self, object: &mut JsonObject, target: &CustomResourceVersion) {
+    /// Brings an object of a version to another one, pruned by its schema.
+    pub(crate) fn convert(&self, object: &mut JsonObject, target: &CustomResourceVersion) {
         if version_of(object) == target.version().name {
             return;
         }
@@ -134,7 +135,12 @@ impl LiveDefinition {
         }
     }
 
-    fn object_meta(&self) -> MetadataType<'static> {
+    /// The schema of a version; `None` if it has none, or one that cannot be compiled.
+    pub(crate) fn schema(&self, version: &CustomResourceVersion) -> Option<&StructuralSchema> {
+        self.compiled(version).map(|compiled| &*compiled.schema)
+    }
+
+    pub(crate) fn object_meta(&self) -> MetadataType<'static> {
         types_of(self.release).for_definition(OBJECT_META).expect("every release has object metadata")
     }
 }
