@@ -1,6 +1,7 @@
 //! The handlers of the verbs and subresources of stored resources.
 
 mod binding;
+mod create;
 mod delete;
 mod eviction;
 mod get;
@@ -10,6 +11,7 @@ mod patch;
 mod persist;
 mod scale;
 mod token;
+mod update;
 mod watch;
 mod write;
 
@@ -141,8 +143,8 @@ async fn serve_once(
         (Verb::Create, "token") => Box::pin(token::create_token(context, request)),
         (Verb::Create, "binding") => Box::pin(binding::create_binding(context, request)),
         (Verb::Create, "eviction") => Box::pin(eviction::create_eviction(context, request)),
-        (Verb::Create, _) => Box::pin(write::create(context, request)),
-        (Verb::Update, _) => Box::pin(write::update(context, request)),
+        (Verb::Create, _) => Box::pin(create::create(context, request)),
+        (Verb::Update, _) => Box::pin(update::update(context, request)),
         (Verb::Patch, _) => Box::pin(patch::patch(context, request)),
         (Verb::Delete, _) => Box::pin(delete::delete(context, request)),
         (Verb::DeleteCollection, _) => Box::pin(delete::delete_collection(context, request)),
