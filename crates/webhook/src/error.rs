@@ -50,12 +50,10 @@ pub(crate) const TIMED_OUT: &str = "context deadline exceeded";
 pub(crate) fn dial_reason(error: &DialError, host: &str, port: u16, name: &str) -> String {
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     match error {
-        DialError::Unreachable(error) => match error.kind() {
-            io::ErrorKind::ConnectionRefused => format!("dial tcp {address}: connect: connection refused"),
-            io::ErrorKind::HostUnreachable => format!("dial tcp {address}: connect: no route to host"),
-            io::ErrorKind::NetworkUnreachable => format!("dial tcp {address}: connect: network is unreachable"),
-            _ if host.parse::<std::net::IpAddr>().is_err() => format!("dial tcp: lookup {host}: {error}"),
-            _ => format!("dial tcp {address}: {error}"),
+        DialError::Unreachable(error) => match errno_text(error.kind()) {
+            Some(text) => format!("dial tcp {address}: connect: {text}"),
+            None if host.parse::<std::net::IpAddr>().is_err() => format!("dial tcp: lookup {host}: {error}"),
+            None => format!("dial tcp {address}: {error}"),
         },
         DialError::Proxy(error) => error.to_string(),
         DialError::Tls(error) => tls_reason(error, name),
@@ -63,16 +61,27 @@ pub(crate) fn dial_reason(error: &DialError, host: &str, port: u16, name: &str) 
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the system has more kinds of errors than a dial has")]
+fn errno_text(kind: io::ErrorKind) -> Option<&'static str> {
+    match kind {
+        io::ErrorKind::ConnectionRefused => Some("connection refused"),
+        io::ErrorKind::HostUnreachable => Some("no route to host"),
+        io::ErrorKind::NetworkUnreachable => Some("network is unreachable"),
+        _ => None,
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "other reasons keep the words of rustls")]
 fn tls_reason(error: &io::Error, name: &str) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(rustls::Error::InvalidCertificate(reason)) = inner else {
-        return match error.kind() {
-            io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-            _ => format!("tls: {error}"),
-        };
+        let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+        return if is_cut { "EOF".to_owned() } else { format!("tls: {error}") };
     };
     let reason = match reason {
-        CertificateError::UnknownIssuer => "x509: certificate signed by unknown authority".to_owned(),
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "x509: certificate signed by unknown authority".to_owned()
+        }
         CertificateError::NotValidForNameContext { presented, .. } => {
             let wanted = if name.parse::<std::net::IpAddr>().is_ok() { "IpAddress(" } else { "DnsName(" };
             let names = presented.iter().filter_map(|presented| presented.strip_prefix(wanted));
@@ -99,6 +108,8 @@ pub(crate) fn connection_reason(error: &PeerConnectionError) -> String {
         PeerConnectionError::Http1(error) if error.is_parse() => {
             format!("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}")
         }
-        other => other.to_string(),
+        other @ (PeerConnectionError::Http1(_)
+        | PeerConnectionError::Http2(_)
+        | PeerConnectionError::BodyNotAllowed) => other.to_string(),
     }
 }
