@@ -1,5 +1,15 @@
 //! Admission checks that depend on other objects: RBAC escalation, signer permission, namespace lifecycle.
 
+mod control;
+mod metrics;
+mod served_kinds;
+mod session;
+mod view;
+
+pub use control::AdmissionConfig;
+pub(crate) use control::AdmissionControl;
+pub(crate) use session::{AdmissionPhase, AdmissionSession, AdmittedWrite};
+
 use access::rbac::escalation::{self, RbacWrite};
 use access::{Attributes, User};
 use api::json::JsonObject;

@@ -23,6 +23,7 @@ mod request_options;
 mod resource;
 pub mod rest;
 mod reviews;
+mod services;
 pub mod storage_ports;
 pub mod storage_version_barrier;
 
@@ -44,15 +45,19 @@ use store::Key;
 use tasks::Commitment;
 use tokio_util::sync::CancellationToken;
 
+pub use crate::admission::AdmissionConfig;
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
+pub use services::ServiceRouting;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
+use crate::admission::AdmissionControl;
 use crate::definitions::{DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
 use crate::resource::Resource;
 use crate::reviews::ReviewResource;
+use crate::services::CachedServices;
 
 /// The maximum size of a request body in bytes, as in kube-apiserver.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -63,6 +68,7 @@ pub struct ApiServer {
     served_resources: Arc<ServedResources>,
     resources: HashMap<GroupVersionResource<&'static str>, Arc<Resource>>,
     definitions: LiveDefinitions,
+    admission: AdmissionControl,
     discovery_pages: DiscoveryPages,
     openapi: OpenApi,
     feature_gates: FeatureGates,
@@ -84,6 +90,29 @@ pub struct Config {
     pub watch_seconds_min: u64,
     /// `--feature-gates`: some defaults and validations depend on them.
     pub feature_gates: FeatureGates,
+    /// The admission plugins.
+    pub admission: AdmissionConfig,
+    /// How webhooks are reached.
+    pub webhooks: WebhookConfig,
+    /// Where metrics are registered; one server per registry.
+    pub metrics: prometheus::Registry,
+}
+
+/// How webhooks are reached.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    /// The routes.
+    pub dialers: webhook::Dialers,
+    /// `--enable-aggregator-routing`.
+    pub routing: ServiceRouting,
+}
+
+impl Default for WebhookConfig {
+    fn default() -> Self {
+        let direct = transport::peer::Dialer::direct();
+        let dialers = webhook::Dialers { service: direct.clone(), url: direct };
+        Self { dialers, routing: ServiceRouting::default() }
+    }
 }
 
 /// Returns the key prefixes of all stored resources below the storage prefix. The watch cache must hold all of them.
@@ -137,6 +166,11 @@ impl ApiServer {
             })
             .collect();
         let bound_objects = CachedBoundObjects::new(registry.clone(), |name| Some(resources.get(&name)?.cache.clone()));
+        let resource_cache = |name: GroupVersionResource<&'static str>| Some(resources.get(&name)?.cache.clone());
+        let services = CachedServices::new(config.webhooks.routing, resource_cache);
+        let client = webhook::WebhookClient::new(Arc::new(services), config.webhooks.dialers.clone());
+        let admission =
+            AdmissionControl::new(&config.admission, &config.feature_gates, client, &config.metrics, resource_cache);
         let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources);
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
@@ -147,6 +181,7 @@ impl ApiServer {
             served_resources,
             resources,
             definitions,
+            admission,
             discovery_pages: pages,
             version_page: version,
             watch_seconds_min: config.watch_seconds_min,

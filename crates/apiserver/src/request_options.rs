@@ -1,5 +1,6 @@
 //! Query options of requests: list, watch and write options, and the `continue` token.
 
+use api::json::JsonObject;
 use api::selector::{FieldSelector, LabelSelector};
 use api::{FieldError, Status, query};
 use base64::Engine as _;
@@ -241,6 +242,8 @@ pub(crate) struct WriteOptions {
     pub(crate) is_dry_run: bool,
     /// The manager name in `managedFields`; the user agent's prefix if `fieldManager` is absent.
     pub(crate) field_manager: String,
+    /// `fieldManager` as given; empty if absent.
+    pub(crate) given_manager: String,
     /// `force`: an apply takes over the fields of other managers that it changes.
     pub(crate) is_forced: bool,
     pub(crate) field_validation: FieldValidation,
@@ -302,6 +305,7 @@ impl WriteOptions {
             Ok(field_validation) if errors.is_empty() => Ok(Self {
                 is_dry_run: dry_runs().next().is_some(),
                 field_manager: manager_name(&field_manager, user_agent),
+                given_manager: field_manager.clone().into_owned(),
                 is_forced: force.is_some_and(|force| query::is_true_parameter(&force)),
                 field_validation,
             }),
@@ -311,6 +315,26 @@ impl WriteOptions {
                 Err(errors)
             }
         }
+    }
+}
+
+impl WriteOptions {
+    /// The options as admission plugins and webhooks see them: those of a patch look like those of an update.
+    pub(crate) fn to_object(&self, operation: ::admission::Operation) -> JsonObject {
+        let kind = if operation == ::admission::Operation::Create { "CreateOptions" } else { "UpdateOptions" };
+        let mut options = JsonObject::new();
+        options.insert("kind".to_owned(), kind.into());
+        options.insert("apiVersion".to_owned(), "meta.k8s.io/v1".into());
+        if self.is_dry_run {
+            options.insert("dryRun".to_owned(), vec!["All"].into());
+        }
+        if !self.given_manager.is_empty() {
+            options.insert("fieldManager".to_owned(), self.given_manager.as_str().into());
+        }
+        if self.field_validation != FieldValidation::Warn {
+            options.insert("fieldValidation".to_owned(), format!("{:?}", self.field_validation).into());
+        }
+        options
     }
 }
 

@@ -31,6 +31,7 @@ use store::{Key, Revision};
 use self::persist::ExecutionTracker;
 use crate::ApiServer;
 use crate::access_control::AuthenticatedCaller;
+use crate::admission::AdmissionSession;
 use crate::error_status::{StatusContext, status_for_unimplemented};
 use crate::representation::ObjectRepresentation;
 use crate::request_body::{self, BufferedRequest};
@@ -50,6 +51,8 @@ struct RequestContext<'a> {
     record: &'a RequestRecord,
     /// Records whether the request has written anything.
     execution: &'a ExecutionTracker,
+    /// Answers of webhooks, kept over all attempts of the request.
+    admission: &'a AdmissionSession,
     /// The form of the object in the response of a write.
     representation: ObjectRepresentation,
 }
@@ -63,7 +66,8 @@ pub(crate) async fn serve(
     request: Request,
 ) -> Result<Response, Status> {
     let request = buffer_if_written(target, request).await?;
-    serve_once(server, resource, target, authorized, &ExecutionTracker::default(), request).await
+    let (executed, admission) = (ExecutionTracker::default(), AdmissionSession::default());
+    serve_once(server, resource, target, authorized, (&executed, &admission), request).await
 }
 
 /// Reads the body of a write. Reads have none.
@@ -93,9 +97,10 @@ pub(crate) async fn serve_custom(
         return serve(server, &resource, target, authorized, request).await;
     }
     let request = request_body::buffer(request).await?;
+    let admission = AdmissionSession::default();
     for _ in 0..DEFINITION_CHANGES_MAX {
         let executed = ExecutionTracker::default();
-        let served = serve_once(server, &resource, target, authorized, &executed, request.clone()).await;
+        let served = serve_once(server, &resource, target, authorized, (&executed, &admission), request.clone()).await;
         if executed.is_executed() {
             return served;
         }
@@ -128,7 +133,7 @@ async fn serve_once(
     resource: &Arc<Resource>,
     target: &Asked<'_>,
     authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
-    executed: &ExecutionTracker,
+    (executed, admission): (&ExecutionTracker, &AdmissionSession),
     request: BufferedRequest,
 ) -> Result<Response, Status> {
     let AuthorizedRequest { caller, record, .. } = authorized;
@@ -145,7 +150,8 @@ async fn serve_once(
             ObjectRepresentation::negotiate(accept_header(&request), request.uri().query().unwrap_or_default())?
         }
     };
-    let context = RequestContext { server, resource, target, caller, record, execution: executed, representation };
+    let execution = executed;
+    let context = RequestContext { server, resource, target, caller, record, execution, admission, representation };
     context.check_is_served()?;
     // Large futures are boxed, so that the future of a get stays small.
     let handling: BoxFuture<'_, Result<Response, Status>> = match (target.verb, &*target.subresource) {

@@ -7,6 +7,7 @@ mod event;
 mod log;
 mod policy;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ struct RecordState {
     started_code: Option<u16>,
     /// True once the final event was written: there is exactly one.
     is_complete: bool,
-    annotations: BTreeMap<&'static str, String>,
+    annotations: BTreeMap<Cow<'static, str>, String>,
 }
 
 /// The users of an event.
@@ -142,7 +143,7 @@ fn source_ips(headers: &HeaderMap, client_ip: IpAddr) -> Vec<String> {
 }
 
 impl AuditRecord {
-    pub(crate) fn annotate(&self, key: &'static str, value: String) {
+    pub(crate) fn annotate(&self, key: Cow<'static, str>, value: String) {
         self.state.lock().annotations.insert(key, value);
     }
 

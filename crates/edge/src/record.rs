@@ -3,6 +3,7 @@
 //! The pipeline starts a [`RequestRecord`], hands it to access control and to the handler, and ends it with the response. With
 //! both logs off the record is empty and each of its methods does nothing.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use access::User;
@@ -109,9 +110,9 @@ impl Recorder {
 
 impl RequestRecord {
     /// Adds an annotation to the audit events that follow. `value` is called only if the request is audited.
-    pub fn annotate(&self, key: &'static str, value: impl FnOnce() -> String) {
+    pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl FnOnce() -> String) {
         if let Some(audit) = &self.audit {
-            audit.annotate(key, value());
+            audit.annotate(key.into(), value());
         }
     }
 

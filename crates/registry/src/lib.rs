@@ -18,7 +18,7 @@ use std::sync::Arc;
 use store::Store;
 
 pub use barrier::{AlwaysOpenBarrier, BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteBarrier};
-pub use cache::{CachedEntry, CachedValue, KeyChange, ResourceCache, ValueFormat, WatchCache};
+pub use cache::{CachedEntry, CachedValue, KeyChange, ResourceCache, ResourceSnapshot, ValueFormat, WatchCache};
 pub use read::{ListPage, ListSelection, ReadError};
 pub use snapshot_reader::SnapshotReader;
 pub use watch::{CacheWatcher, WatchExpired};

@@ -54,6 +54,8 @@ pub struct Config {
     pub kubernetes_service_ip: Option<IpAddr>,
     /// `--feature-gates`.
     pub gates: FeatureGates,
+    /// The admission plugins.
+    pub admission: apiserver::AdmissionConfig,
     /// Limits of requests in flight and of their duration.
     pub limits: RequestLimits,
     /// `--min-request-timeout`: the shortest duration of a watch that names none, in seconds.
@@ -73,12 +75,15 @@ pub enum StorageConfig {
 
 impl Config {
     /// The part of the configuration that the REST handlers use.
-    pub(crate) fn apiserver_config(&self, address: SocketAddr) -> apiserver::Config {
+    pub(crate) fn apiserver_config(&self, address: SocketAddr, metrics: &prometheus::Registry) -> apiserver::Config {
         apiserver::Config {
             git_version: format!("v{}.0+unskew.{}", self.served_resources.release(), env!("CARGO_PKG_VERSION")),
             address: address.to_string(),
             watch_seconds_min: self.watch_seconds_min,
             feature_gates: self.gates.clone(),
+            admission: self.admission.clone(),
+            webhooks: apiserver::WebhookConfig::default(),
+            metrics: metrics.clone(),
         }
     }
 }

@@ -61,8 +61,9 @@ impl Server {
         let metrics = prometheus::Registry::new();
         let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
         let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
+        let local = config.apiserver_config(address, &metrics);
         let core =
-            ServerCore::start(&config, address, rules.clone(), prepared.write_barrier(), &store, &tasks, &streams_end);
+            ServerCore::start(&config, &local, rules.clone(), prepared.write_barrier(), &store, &tasks, &streams_end);
         let live = core.server.definitions();
         let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live);
         let mut cluster = peers::start(&config, address, ports.clone(), live.shared(), &metrics, &tasks)?;
@@ -194,7 +195,7 @@ struct ServerCore {
 impl ServerCore {
     fn start(
         config: &Config,
-        address: SocketAddr,
+        local: &apiserver::Config,
         rules: Arc<AccessRules>,
         barrier: Arc<dyn WriteBarrier>,
         opened: &StoreHandle,
@@ -208,10 +209,9 @@ impl ServerCore {
             .extend(apiserver::storage_ports::internal_resource_prefixes(&config.prefix, &resource_prefixes));
         let cache = WatchCache::start(store.clone(), prefix, resource_prefixes, tasks);
         let registry = Registry::new(store.clone(), cache.clone(), barrier);
-        let local = config.apiserver_config(address);
         let index = rules.index.clone();
         let (server, definitions) =
-            ApiServer::new(registry.clone(), served_resources, &config.prefix, &local, rules, streams_end.clone());
+            ApiServer::new(registry.clone(), served_resources, &config.prefix, local, rules, streams_end.clone());
         let server = Arc::new(server);
         tasks.spawn("definitions", |stop| definitions.run(stop));
         let definition_controller = DefinitionController::new(server.clone(), &config.prefix);

@@ -52,5 +52,8 @@ fn plugin_that_is_not_built_is_refused_by_name() {
     ]]
     .assert_eq(&refused.to_string());
     // Plugins of the default set may be named, as kubeadm and other tools do.
-    assert!(PluginSet::from_flags(Release::R36, &["ResourceQuota"], &["ServiceAccount"], is_built).is_ok());
+    assert!(
+        PluginSet::from_flags(Release::R36, &["ResourceQuota", "NodeRestriction"], &["ServiceAccount"], is_built)
+            .is_ok()
+    );
 }

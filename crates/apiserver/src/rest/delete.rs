@@ -1,6 +1,8 @@
 //! Delete and deletecollection: removes an object, or marks it as terminating if it has finalizers or a grace period.
 
+use ::admission::Operation;
 use api::Status;
+use api::json::JsonObject;
 use edge::Response;
 use http::StatusCode;
 use object::delete::{self, DeleteOptions, DeleteOutcome};
@@ -11,7 +13,9 @@ use store::Key;
 
 use super::BufferedRequest;
 use super::object_selector::ObjectSelector;
+use super::write::RequestedWrite;
 use super::{RequestContext, current_time};
+use crate::admission::AdmissionPhase;
 use crate::request_options::{ListOptions, ReadVerb};
 use crate::{error_status, json_response, object_codec, request_body};
 
@@ -91,6 +95,18 @@ pub(super) async fn delete_object(
     let resource = context.resource;
     let (strategy, rules) = (resource.strategy(), resource.rules());
     (strategy.check_deletable)(name).map_err(reject)?;
+    let options_object = options.to_object();
+    let (operation, kind) = (Operation::Delete, resource.group_version_kind());
+    let write = RequestedWrite { operation, kind, options: &options_object, is_dry_run: options.is_dry_run };
+    let admit = |object: &JsonObject| {
+        // An eviction is admitted as such.
+        if !context.target.subresource.is_empty() {
+            return Ok(());
+        }
+        let old = Some(object);
+        context.admit(AdmissionPhase::Mutating, &write, old, None, 0)?;
+        context.admit(AdmissionPhase::Validating, &write, old, None, 0).map(drop)
+    };
     let mut stored_before: Option<StoredObject> = None;
     let mut is_dry_removal = false;
     let decide = |current: Option<&StoredObject>| {
@@ -101,10 +117,14 @@ pub(super) async fn delete_object(
         let deletion = delete::decide_deletion(&object, options, rules, now).map_err(reject)?;
         let deletion = (strategy.adjust_deletion)(&object, deletion, now);
         let decision = match deletion {
-            DeleteOutcome::Remove(_) => WriteDecision::Delete,
+            DeleteOutcome::Remove(_) => {
+                admit(&object)?;
+                WriteDecision::Delete
+            }
             DeleteOutcome::Pending => WriteDecision::Keep,
             DeleteOutcome::Mark(marked) if marked == object => WriteDecision::Keep,
             DeleteOutcome::Mark(marked) => {
+                admit(&object)?;
                 WriteDecision::Put { value: object_codec::encode_for_storage(marked, resource), ttl: rules.ttl }
             }
         };

@@ -47,6 +47,7 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
     if name_in_body.is_some_and(|name_in_body| !name_in_body.is_empty() && name_in_body != name) {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
+    let eviction = context.admit_unstored(EVICTION_KIND, eviction, &write_options).await?;
     let mut options = delete_options(&eviction).map_err(|rejection| context.rejection_status(rejection, name))?;
     options.is_dry_run |= write_options.is_dry_run;
     context.consume_disruption_budget(&options).await?;

@@ -12,6 +12,10 @@ use store::{Compare, Key, Revision};
 use super::RequestContext;
 use crate::resource::Resource;
 
+/// How often a write is decided again because of admission: once per webhook that is called, and for each conflict that
+/// changes what webhooks are sent.
+pub(super) const ADMISSION_ROUNDS_MAX: usize = 1000;
+
 /// Whether a request has written to storage, or may have, and what it found on the way. One value per request, shared by
 /// all its steps.
 #[derive(Debug, Default)]
@@ -83,13 +87,30 @@ impl RequestContext<'_> {
         resource: &Resource,
         key: &Key,
         conditions: &[Compare],
-        decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
+        mut decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
     ) -> Result<WriteOutcome, WriteError<Status>> {
         let registry = &self.server.registry;
         let fence = resource.as_custom().map(|(live, _)| &live.fence);
         let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().collect();
         let conditions = WriteConditions::unchanged(&compares);
-        let written = registry.write_if(resource.storage_name(), &resource.cache, key, conditions, decide).await;
+        let mut decide = |current: Option<&StoredObject>| {
+            self.admission.begin_decision();
+            decide(current)
+        };
+        let mut rounds = 0;
+        let written = loop {
+            let name = resource.storage_name();
+            let written = registry.write_if(name, &resource.cache, key, conditions, &mut decide).await;
+            let is_refused = matches!(written, Err(WriteError::Refused(_)));
+            // A decision that webhooks must be called for is made again with their answers.
+            if !is_refused || !Box::pin(self.admission.resolve(self.server)).await.map_err(WriteError::Refused)? {
+                break written;
+            }
+            rounds += 1;
+            if rounds == ADMISSION_ROUNDS_MAX {
+                break Err(WriteError::TooManyConflicts);
+            }
+        };
         if let (Err(WriteError::ConditionChanged { key, as_of }), Some(fence)) = (&written, fence)
             && *key == fence.key
         {

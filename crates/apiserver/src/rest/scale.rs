@@ -20,7 +20,8 @@ use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::{APPLY_PATCH, WriteOptions, content_type};
 
-const SCALE_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
+pub(super) const SCALE_KIND: GroupVersionKind<&str> =
+    GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
 const SCALE_API_VERSION: &str = "autoscaling/v1";
 
 pub(super) async fn get(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
@@ -147,14 +148,14 @@ impl ObjectWrite<'_> {
 
 impl RequestContext<'_> {
     /// The `Scale` that a write changes.
-    fn scale_of(self, current: &JsonObject) -> Result<JsonObject, Status> {
+    pub(super) fn scale_of(self, current: &JsonObject) -> Result<JsonObject, Status> {
         match self.custom_scale() {
             Some(custom) => custom.before_patch(current).map_err(status_for_scale_error),
             None => Ok(scale::scale_from_object(current, &self.resource.strategy().scale)),
         }
     }
 
-    fn apply_scale(self, current: &JsonObject, scale: &JsonObject) -> Result<JsonObject, Status> {
+    pub(super) fn apply_scale(self, current: &JsonObject, scale: &JsonObject) -> Result<JsonObject, Status> {
         let scaled = match self.custom_scale() {
             Some(custom) => custom.apply(current, scale),
             None => scale::apply_scale(current, scale, &self.resource.strategy().scale),

@@ -5,10 +5,12 @@
 //! admission, encoding in the storage version. The registry runs the decision again after a conflict, so it has no side
 //! effects, and time, uid and random numbers are chosen once per request.
 
+mod admission;
 mod checks;
 mod field_types;
 mod steps;
 
+pub(super) use admission::RequestedWrite;
 pub(super) use field_types::{ResourceTypes, ScaleTypes};
 
 use api::Status;
@@ -172,12 +174,12 @@ impl<'a> ObjectWrite<'a> {
         if !is_recorded {
             self.record_fields(None, &mut new)?;
         }
-        // Mutating admission comes here. What it changes gets no owner.
+        self.admit(None, &mut new)?;
         self.check_escalation(None, &new)?;
         self.prepare_create(&mut new)?;
         self.validate_create(&new)?;
         self.context.authorize_create()?;
-        // Validating admission comes here.
+        self.check_admission(None, &new)?;
         Ok(self.put(new))
     }
 
@@ -188,14 +190,14 @@ impl<'a> ObjectWrite<'a> {
         if !is_recorded {
             self.record_fields(Some(old), &mut new)?;
         }
-        // Mutating admission comes here. What it changes gets no owner.
+        self.admit(Some(old), &mut new)?;
         self.keep_fields_of_others(old, &mut new);
         self.check_escalation(Some(old), &new)?;
         self.check_signer(old, &new)?;
         self.prepare_update(old, &mut new)?;
         self.validate_update(old, &new)?;
         managedfields::keep_times_if_unchanged(old, &mut new);
-        // Validating admission comes here.
+        self.check_admission(Some(old), &new)?;
         if (self.context.resource.strategy().is_removed_by_update)(old, &new) {
             return Ok(WriteDecision::Delete);
         }

@@ -1,5 +1,6 @@
 //! The JSON form of an event: `audit.k8s.io/v1`, with Go's order of fields.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use access::user::UserInfo;
@@ -40,7 +41,7 @@ pub(super) struct AuditEvent<'a> {
     request_received_timestamp: MicroTime,
     stage_timestamp: MicroTime,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: &'a BTreeMap<&'static str, String>,
+    annotations: &'a BTreeMap<Cow<'static, str>, String>,
 }
 
 /// The object of a request.

@@ -37,6 +37,34 @@ pub enum DeletionPropagation {
 }
 
 impl DeleteOptions {
+    /// The options as a `DeleteOptions` of `meta.k8s.io/v1`, which admission webhooks are sent.
+    pub fn to_object(&self) -> serde_json::Map<String, serde_json::Value> {
+        let mut object = serde_json::Map::new();
+        let mut set = |name: &str, value: serde_json::Value| object.insert(name.to_owned(), value);
+        set("kind", "DeleteOptions".into());
+        set("apiVersion", "meta.k8s.io/v1".into());
+        if let Some(seconds) = self.grace_period_seconds {
+            set("gracePeriodSeconds", seconds.into());
+        }
+        let mut preconditions = serde_json::Map::new();
+        for (name, value) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            preconditions.extend(value.iter().map(|value| (name.to_owned(), value.as_str().into())));
+        }
+        if !preconditions.is_empty() {
+            set("preconditions", preconditions.into());
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            set("orphanDependents", orphan.into());
+        }
+        if let Some(policy) = self.propagation_policy {
+            set("propagationPolicy", format!("{policy:?}").into());
+        }
+        if self.is_dry_run {
+            set("dryRun", vec!["All"].into());
+        }
+        object
+    }
+
     /// Parses the options from the body or, if it is empty, from the percent-decoded query.
     pub fn parse<'q>(
         body: &[u8],

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::Authorizer;
+use admission::{Chain, PluginSet, Settings};
 use controllers::ControllerSelection;
 use edge::audit::Policy;
 use edge::pipeline::RequestLimits;
@@ -49,6 +50,7 @@ impl ServeInvocation {
         let notices = authorizer.startup_warning().into_iter().chain(audit_warning(flags));
         let mut notices: Vec<String> = notices.map(str::to_owned).collect();
         notices.extend(gates.warnings().iter().map(ToString::to_string));
+        let admission = parse_admission(flags, release, &mut notices)?;
         let config = Config {
             bind_ip: flags.parse_value("bind-address", str::parse)?,
             port: flags.parse_value("secure-port", str::parse)?,
@@ -70,6 +72,7 @@ impl ServeInvocation {
             })?,
             served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
             gates,
+            admission,
             watch_seconds_min: flags.parse_value("min-request-timeout", str::parse)?,
             shutdown_delay: duration("shutdown-delay-duration")?,
             limits: RequestLimits {
@@ -105,6 +108,29 @@ fn first_service_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
         }
         IpAddr::V6(address) => IpAddr::from(first(address.into()).to_be_bytes()),
     }))
+}
+
+/// The admission plugins. Default plugins that this server does not have are named in one notice.
+fn parse_admission(
+    flags: &FlagValues,
+    release: Release,
+    notices: &mut Vec<String>,
+) -> Result<server::AdmissionConfig, FlagError> {
+    let [enable, disable] =
+        ["enable-admission-plugins", "disable-admission-plugins"].map(|name| flags.list_values(name));
+    let plugins = flags.parse_value("enable-admission-plugins", |_| {
+        let borrowed = |list: &'_ Vec<String>| list.iter().map(String::as_str).collect::<Vec<&str>>();
+        PluginSet::from_flags(release, &borrowed(&enable), &borrowed(&disable), Chain::is_built)
+    })?;
+    if !plugins.not_built().is_empty() {
+        let names = plugins.not_built().join(", ");
+        notices.push(format!("admission plugins that this server does not have do not run: {names}"));
+    }
+    let settings = Settings {
+        not_ready_toleration_seconds: flags.parse_value("default-not-ready-toleration-seconds", str::parse)?,
+        unreachable_toleration_seconds: flags.parse_value("default-unreachable-toleration-seconds", str::parse)?,
+    };
+    Ok(server::AdmissionConfig { plugins, settings })
 }
 
 fn parse_storage(flags: &FlagValues) -> StorageConfig {

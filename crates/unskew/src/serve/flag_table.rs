@@ -144,6 +144,30 @@ pub(crate) static FLAGS: &[Flag] = &[
         "The Kubernetes release to emulate, such as 1.34. Default: the newest known.",
     ),
     flag("runtime-config", FlagKind::List, "", "API versions to turn on or off: api/all=true, apps/v1=false, …"),
+    flag(
+        "enable-admission-plugins",
+        FlagKind::List,
+        "",
+        "Admission plugins to run besides those that the release runs by default. The order has no meaning.",
+    ),
+    flag(
+        "disable-admission-plugins",
+        FlagKind::List,
+        "",
+        "Admission plugins that do not run although the release runs them by default.",
+    ),
+    flag(
+        "default-not-ready-toleration-seconds",
+        FlagKind::Text,
+        "300",
+        "How long pods tolerate a node that is not ready, if they do not say (plugin DefaultTolerationSeconds).",
+    ),
+    flag(
+        "default-unreachable-toleration-seconds",
+        FlagKind::Text,
+        "300",
+        "How long pods tolerate a node that is unreachable, if they do not say (plugin DefaultTolerationSeconds).",
+    ),
     flag("feature-gates", FlagKind::List, "", "Features to turn on or off: Name=true|false,…"),
     // Controllers.
     flag(
@@ -262,12 +286,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_flag("audit-log-maxsize"),
     ignored_bool_flag("contention-profiling"),
     ignored_flag("cors-allowed-origins"),
-    ignored_flag("default-not-ready-toleration-seconds"),
-    ignored_flag("default-unreachable-toleration-seconds"),
     ignored_flag("default-watch-cache-size"),
     ignored_flag("delete-collection-workers"),
-    ignored_flag("disable-admission-plugins"),
-    ignored_flag("enable-admission-plugins"),
     ignored_bool_flag("enable-aggregator-routing"),
     ignored_bool_flag("enable-bootstrap-token-auth"),
     ignored_bool_flag("enable-garbage-collector"),

@@ -1,0 +1,78 @@
+//! Metrics of admission webhooks, with Kubernetes' names.
+
+use std::time::Duration;
+
+use ::admission::webhook::{ConfigurationKind, FailurePolicy};
+use ::admission::{Answer, Webhook};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+
+/// Seconds, as in kube-apiserver.
+const DURATION_BUCKETS: [f64; 7] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0];
+/// Codes above are counted as this one, as in kube-apiserver.
+const CODE_MAX: u16 = 600;
+
+pub(super) struct AdmissionMetrics {
+    duration: HistogramVec,
+    requests: IntCounterVec,
+    rejections: IntCounterVec,
+    fail_open: IntCounterVec,
+}
+
+impl AdmissionMetrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            let counter = IntCounterVec::new(Opts::new(name, help), labels).expect("the name and labels are valid");
+            registry.register(Box::new(counter.clone())).expect("each name is registered once");
+            counter
+        };
+        let duration = HistogramVec::new(
+            HistogramOpts::new(
+                "apiserver_admission_webhook_admission_duration_seconds",
+                "How long calls of admission webhooks took, by webhook, type, operation and whether the write was rejected",
+            )
+            .buckets(DURATION_BUCKETS.to_vec()),
+            &["name", "type", "operation", "rejected"],
+        )
+        .expect("the name and labels are valid");
+        registry.register(Box::new(duration.clone())).expect("each name is registered once");
+        Self {
+            duration,
+            requests: counter(
+                "apiserver_admission_webhook_request_total",
+                "Calls of admission webhooks, by webhook, type, operation, code and whether the write was rejected",
+                &["name", "type", "operation", "code", "rejected"],
+            ),
+            rejections: counter(
+                "apiserver_admission_webhook_rejection_count",
+                "Writes that admission webhooks rejected, by webhook, type, operation, error type and code",
+                &["name", "type", "operation", "error_type", "rejection_code"],
+            ),
+            fail_open: counter(
+                "apiserver_admission_webhook_fail_open_count",
+                "Failed calls of admission webhooks that were ignored, by webhook and type",
+                &["name", "type"],
+            ),
+        }
+    }
+
+    pub(super) fn observe(&self, webhook: &Webhook, operation: &str, answer: &Answer, duration: Duration) {
+        let phase = match webhook.kind {
+            ConfigurationKind::Mutating => "admit",
+            ConfigurationKind::Validating => "validating",
+        };
+        let is_ignored = answer.failure().is_some() && webhook.failure_policy == FailurePolicy::Ignore;
+        let is_rejected = answer.is_denial() || (answer.failure().is_some() && !is_ignored);
+        let rejected = if is_rejected { "true" } else { "false" };
+        let code = answer.code().min(CODE_MAX).to_string();
+        let name = &*webhook.name;
+        self.duration.with_label_values(&[name, phase, operation, rejected]).observe(duration.as_secs_f64());
+        self.requests.with_label_values(&[name, phase, operation, &code, rejected]).inc();
+        if is_rejected {
+            let error_type = if answer.is_denial() { "no_error" } else { "calling_webhook_error" };
+            self.rejections.with_label_values(&[name, phase, operation, error_type, &code]).inc();
+        }
+        if is_ignored {
+            self.fail_open.with_label_values(&[name, phase]).inc();
+        }
+    }
+}
