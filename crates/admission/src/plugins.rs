@@ -6,6 +6,7 @@ mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod nodes;
+mod pod_security;
 mod priority;
 mod runtime_class;
 mod service_account;
@@ -49,6 +50,7 @@ const PLUGINS: &[&Plugin] = &[
     &limit_ranger::PLUGIN,
     &service_account::PLUGIN,
     &nodes::TAINT_NODES,
+    &pod_security::PLUGIN,
     &priority::PLUGIN,
     &default_toleration_seconds::PLUGIN,
     &storage::DEFAULT_STORAGE_CLASS,

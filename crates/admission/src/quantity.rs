@@ -81,9 +81,10 @@ impl std::fmt::Display for Amount {
         if let Some(text) = &self.text {
             return f.write_str(text);
         }
-        let is_small = self.billionths.abs() < 1024 * BILLION;
+        // Small amounts and fractions are not written in powers of two.
+        let is_decimal = self.billionths.abs() < 1024 * BILLION || self.billionths % BILLION != 0;
         match self.notation {
-            Notation::Binary if !is_small => {
+            Notation::Binary if !is_decimal => {
                 let mut amount = self.whole();
                 let mut suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].iter();
                 let mut suffix = suffixes.next().copied().unwrap_or_default();
@@ -136,6 +137,7 @@ mod tests {
             (&["1Gi", "512Mi"], "1536Mi"),
             (&["1Gi", "1"], "1073741825"),
             (&["1k", "1Ki"], "2024"),
+            (&["1Ki", "1500m"], "1025500m"),
             (&["512Ki", "512Ki"], "1Mi"),
             (&["0", "1Ki"], "1Ki"),
             (&["1e3", "1e3"], "2e3"),

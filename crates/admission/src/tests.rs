@@ -3,6 +3,7 @@
 mod flags;
 mod matching;
 mod plugins;
+mod pod_security;
 mod webhooks;
 
 use std::cell::RefCell;

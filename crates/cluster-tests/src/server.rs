@@ -55,6 +55,10 @@ impl RunningServer {
         if !flags.iter().any(|flag| flag.starts_with("--controllers=")) {
             // Most tests count objects and requests; controllers would add their own.
             command.arg("--controllers=");
+            if !flags.iter().any(|flag| flag.contains("-admission-plugins=")) {
+                // No controller creates the service accounts that pods need.
+                command.arg("--disable-admission-plugins=ServiceAccount");
+            }
         }
         if let TestStore::Etcd(etcd) = store {
             command.arg(format!("--etcd-servers={}", etcd.url()));

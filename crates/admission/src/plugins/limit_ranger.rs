@@ -1,5 +1,8 @@
 //! LimitRanger: defaults and bounds of what containers, pods and claims request.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use api::GroupResource;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::admission::{Chain, PluginSet, Settings, WebhookSet};
 use api::GroupVersionResource;
 use arc_swap::ArcSwapOption;
-use kinds::FeatureGates;
+use kinds::{FeatureGates, Release};
 use registry::{CachedValue, ResourceCache, ResourceSnapshot};
 use webhook::WebhookClient;
 
@@ -20,6 +20,14 @@ pub struct AdmissionConfig {
     pub plugins: PluginSet,
     /// Flags of single plugins.
     pub settings: Settings,
+}
+
+impl AdmissionConfig {
+    /// The plugins that a release runs by default, as far as this server has them.
+    pub fn for_release(release: Release) -> Self {
+        let plugins = PluginSet::from_flags(release, &[], &[], Chain::is_built).expect("no flag can be wrong");
+        Self { plugins, settings: Settings::default() }
+    }
 }
 
 /// The plugins of this server. Shared by all requests.
@@ -57,6 +65,11 @@ impl AdmissionControl {
             release: k8s_cel::Release(gates.release().minor()),
             compiled: ArcSwapOption::empty(),
         }
+    }
+
+    /// True if the cache has any configuration of webhooks.
+    pub(crate) fn has_webhooks(&self) -> bool {
+        self.configurations.iter().flatten().any(|cache| !cache.snapshot().entries.is_empty())
     }
 
     /// The webhooks as the cache has their configurations now. Compiled again only after a change.

@@ -179,7 +179,7 @@ impl<'a> ObjectWrite<'a> {
         self.prepare_create(&mut new)?;
         self.validate_create(&new)?;
         self.context.authorize_create()?;
-        self.check_admission(None, &new)?;
+        self.check_admission(None, &mut new)?;
         Ok(self.put(new))
     }
 
@@ -197,7 +197,7 @@ impl<'a> ObjectWrite<'a> {
         self.prepare_update(old, &mut new)?;
         self.validate_update(old, &new)?;
         managedfields::keep_times_if_unchanged(old, &mut new);
-        self.check_admission(Some(old), &new)?;
+        self.check_admission(Some(old), &mut new)?;
         if (self.context.resource.strategy().is_removed_by_update)(old, &new) {
             return Ok(WriteDecision::Delete);
         }

@@ -220,7 +220,16 @@ impl FailingServer {
         cache.wait_for_sync().await.expect("the cache runs");
         let registry = Registry::new(faulty.clone(), cache, Arc::new(FailingBarrier(faulty.clone())));
         let git_version = "v1.36.0".to_owned();
-        let config = Config { git_version, address: "127.0.0.1".to_owned(), watch_seconds_min: 60, feature_gates };
+        let admission = apiserver::AdmissionConfig::for_release(feature_gates.release());
+        let config = Config {
+            git_version,
+            address: "127.0.0.1".to_owned(),
+            watch_seconds_min: 60,
+            feature_gates,
+            admission,
+            webhooks: apiserver::WebhookConfig::default(),
+            metrics: prometheus::Registry::new(),
+        };
         let (local, _definitions) = ApiServer::new(
             registry,
             served_resources,

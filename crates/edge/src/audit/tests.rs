@@ -65,7 +65,7 @@ fn request_is_audited_on_receipt_and_completion() {
         "/api/v1/namespaces/default/pods/p?pretty=1",
         |record, target| {
             record.record_user(target, user_jane());
-            record.annotate("authorization.k8s.io/decision", "allow".to_owned());
+            record.annotate("authorization.k8s.io/decision".into(), "allow".to_owned());
             record.set_request_object(|| unreachable!("it is not recorded, and the name is known"));
             record.record_response_complete(200);
         },

@@ -87,6 +87,7 @@ fn config(dir: &Path, release: Release) -> Config {
         },
         served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
         kubernetes_service_ip: None,
+        admission: server::AdmissionConfig::for_release(release),
         gates,
         limits: RequestLimits { reads: 0, writes: 0, request_timeout: Duration::from_secs(60) },
         watch_seconds_min: 60,

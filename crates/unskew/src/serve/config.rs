@@ -119,8 +119,9 @@ fn parse_admission(
     let [enable, disable] =
         ["enable-admission-plugins", "disable-admission-plugins"].map(|name| flags.list_values(name));
     let plugins = flags.parse_value("enable-admission-plugins", |_| {
-        let borrowed = |list: &'_ Vec<String>| list.iter().map(String::as_str).collect::<Vec<&str>>();
-        PluginSet::from_flags(release, &borrowed(&enable), &borrowed(&disable), Chain::is_built)
+        let enable: Vec<&str> = enable.iter().map(String::as_str).collect();
+        let disable: Vec<&str> = disable.iter().map(String::as_str).collect();
+        PluginSet::from_flags(release, &enable, &disable, Chain::is_built)
     })?;
     if !plugins.not_built().is_empty() {
         let names = plugins.not_built().join(", ");

@@ -13,7 +13,9 @@ use crate::rest::scale::SCALE_KIND;
 impl ObjectWrite<'_> {
     /// Mutating admission: plugins and webhooks may change the object.
     pub(super) fn admit(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Result<(), Status> {
-        let managed_fields = new.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
+        let has_webhooks = self.context.server.admission.has_webhooks();
+        let managed_fields = || new.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
+        let managed_fields = if has_webhooks { managed_fields() } else { None };
         match (&*self.context.target.subresource, old) {
             ("scale", Some(old)) => {
                 let old_scale = self.context.scale_of(old)?;
@@ -22,6 +24,10 @@ impl ObjectWrite<'_> {
                 *new = self.context.apply_scale(new, &admitted)?;
             }
             _ => *new = self.run(AdmissionPhase::Mutating, old, std::mem::take(new))?,
+        }
+        // Built-in plugins leave these alone.
+        if !has_webhooks {
+            return Ok(());
         }
         // Owners are recorded before admission; what it changes gets no new one.
         let metadata = object::unstructured::metadata_mut(new);
@@ -34,13 +40,16 @@ impl ObjectWrite<'_> {
     }
 
     /// Validating admission on what is going to be stored.
-    pub(super) fn check_admission(&self, old: Option<&JsonObject>, new: &JsonObject) -> Result<(), Status> {
+    pub(super) fn check_admission(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Result<(), Status> {
         match (&*self.context.target.subresource, old) {
             ("scale", Some(old)) => {
                 let old_scale = self.context.scale_of(old)?;
                 self.run(AdmissionPhase::Validating, Some(&old_scale), self.context.scale_of(new)?).map(drop)
             }
-            _ => self.run(AdmissionPhase::Validating, old, new.clone()).map(drop),
+            _ => {
+                *new = self.run(AdmissionPhase::Validating, old, std::mem::take(new))?;
+                Ok(())
+            }
         }
     }
 
@@ -50,8 +59,9 @@ impl ObjectWrite<'_> {
             "scale" => SCALE_KIND,
             _ => self.context.resource.group_version_kind(),
         };
-        let options = self.options.to_object(operation);
-        let write = RequestedWrite { operation, kind, options: &options, is_dry_run: self.options.is_dry_run };
+        let options = self.context.server.admission.has_webhooks().then(|| self.options.to_object(operation));
+        let is_dry_run = self.options.is_dry_run;
+        let write = RequestedWrite { operation, kind, options: options.as_ref(), is_dry_run };
         let admitted = self.context.admit(phase, &write, old, Some(new), self.random)?;
         Ok(admitted.unwrap_or_default())
     }
@@ -61,7 +71,8 @@ impl ObjectWrite<'_> {
 pub(in crate::rest) struct RequestedWrite<'a> {
     pub(in crate::rest) operation: Operation,
     pub(in crate::rest) kind: GroupVersionKind<&'a str>,
-    pub(in crate::rest) options: &'a JsonObject,
+    /// Only webhooks look at them.
+    pub(in crate::rest) options: Option<&'a JsonObject>,
     pub(in crate::rest) is_dry_run: bool,
 }
 
@@ -90,7 +101,7 @@ impl RequestContext<'_> {
             object_name: &name,
             namespace: if is_namespaces { &name } else { self.namespace() },
             user: &self.caller.user,
-            options: Some(write.options),
+            options: write.options,
             is_dry_run: write.is_dry_run,
             old_object: old,
             random,
@@ -113,7 +124,7 @@ impl RequestContext<'_> {
     ) -> Result<JsonObject, Status> {
         let options_object = options.to_object(Operation::Create);
         let (is_dry_run, operation) = (options.is_dry_run, Operation::Create);
-        let write = RequestedWrite { operation, kind, options: &options_object, is_dry_run };
+        let write = RequestedWrite { operation, kind, options: Some(&options_object), is_dry_run };
         let random = fastrand::u64(..);
         for _ in 0..crate::rest::persist::ADMISSION_ROUNDS_MAX {
             self.admission.begin_decision();

@@ -1,0 +1,4 @@
+//! Admission: webhooks over real TLS, and built-in plugins.
+
+mod plugins;
+mod webhooks;
