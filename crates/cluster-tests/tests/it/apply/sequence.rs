@@ -244,6 +244,36 @@ pub(crate) fn describe(steps: &[Step]) -> String {
     })
 }
 
+/// The fields in which two results differ.
+pub(crate) fn differences(ours: &StepResult, real: &StepResult) -> Vec<String> {
+    let mut found = Vec::new();
+    if (ours.code, ours.is_written) != (real.code, real.is_written) {
+        let shown = |one: &StepResult| format!("{} written: {}", one.code, one.is_written);
+        found.push(format!("{} / {}", shown(ours), shown(real)));
+    }
+    compare_values("", &ours.content, &real.content, &mut found);
+    found
+}
+
+fn compare_values(path: &str, ours: &Value, real: &Value, found: &mut Vec<String>) {
+    match (ours, real) {
+        (Value::Object(one), Value::Object(other)) => {
+            let names: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
+            for name in names {
+                let [ours, real] = [one, other].map(|object| object.get(name).unwrap_or(&Value::Null));
+                compare_values(&format!("{path}/{name}"), ours, real, found);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            for (at, (ours, real)) in one.iter().zip(other).enumerate() {
+                compare_values(&format!("{path}/{at}"), ours, real, found);
+            }
+        }
+        (ours, real) if ours == real => {}
+        (ours, real) => found.push(format!("{path}: {ours} / {real}")),
+    }
+}
+
 /// A number that stands for a result in recorded data.
 pub(crate) fn digest(result: &StepResult) -> u64 {
     let text = format!("{} {} {}", result.code, result.content, result.is_written);

@@ -21,7 +21,7 @@ use futures_util::StreamExt as _;
 
 use crate::apply::corpus::{CorpusKind, corpus};
 use crate::apply::recording::{RECORDED_SEQUENCES, Recording};
-use crate::apply::sequence::{Step, StepResult, describe, generate, run};
+use crate::apply::sequence::{Step, StepResult, describe, differences, generate, run};
 use crate::apply::{create_widgets, deviation};
 use crate::block_on;
 
@@ -102,15 +102,9 @@ fn report(comparisons: &[Comparison<'_>]) -> usize {
         *by_rule.entry((one.kind.kind, rule.unwrap_or("unexplained"))).or_default() += 1;
         if rule.is_none() {
             unexplained += 1;
-            let _ = writeln!(
-                details,
-                "seed {} {} step {at}\n{}  OURS {:?}\n  REAL {:?}\n",
-                one.seed,
-                one.kind.kind,
-                describe(&one.steps[..=at]),
-                one.ours[at],
-                one.real[at]
-            );
+            let fields = differences(&one.ours[at], &one.real[at]).join("\n  ");
+            let steps = describe(&one.steps[..=at]);
+            let _ = writeln!(details, "seed {} {} step {at}\n{steps}  {fields}\n", one.seed, one.kind.kind);
         }
     }
     println!("{steps} steps; sequences with a difference, by kind and rule:");
