@@ -1,0 +1,3 @@
+//! Sequences of writes, recorded from Kubernetes.
+
+mod replay;
