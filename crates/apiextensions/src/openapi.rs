@@ -6,26 +6,18 @@
 mod model;
 mod paths;
 
-use api::GroupVersionKind;
+use std::collections::BTreeSet;
+
+use api::{GroupVersionKind, KindScope};
 use schema::Types;
-use schema::openapi::{Dialect, OpenApiDocument, definitions};
+use schema::openapi::{Dialect, JsonMembers, OpenApiPart, definitions, hash};
+use schema::structural::StructuralSchema;
 use serde_json::{Map, Value, json};
 
 use crate::custom_resource::CustomResourceVersion;
 
 pub(crate) const META_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 pub(crate) const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
-
-/// The part of an OpenAPI document that describes one version of a custom resource.
-#[derive(Clone, Debug, Default)]
-pub struct OpenApiPart {
-    /// Operations by path.
-    pub paths: Map<String, Value>,
-    /// Models by name; without the built-in types that they refer to.
-    pub models: Map<String, Value>,
-    /// Names of built-in types that paths and models refer to.
-    pub built_in_types: Vec<String>,
-}
 
 /// Describes a version. `is_structural` is false for schemas that are not published: their objects are any objects.
 pub fn describe(version: &CustomResourceVersion, is_structural: bool, dialect: Dialect) -> OpenApiPart {
@@ -42,22 +34,46 @@ pub fn describe(version: &CustomResourceVersion, is_structural: bool, dialect: D
     OpenApiPart { paths: paths::paths(version, dialect), models, built_in_types }
 }
 
-/// The OpenAPI 3.0 document of a group-version, from all its parts. `types` has the built-in types of the release.
-pub fn document(parts: impl IntoIterator<Item = OpenApiPart>, types: Types<'_>) -> OpenApiDocument {
-    let (mut all_paths, mut schemas, mut named) = (Map::new(), Map::new(), Vec::new());
+/// True if the schema of a version is published.
+pub fn is_structural(version: &CustomResourceVersion) -> bool {
+    let schema = version.version().schema.open_api_v3_schema.as_ref();
+    !version.definition().has_condition("NonStructuralSchema")
+        && schema.is_some_and(|schema| StructuralSchema::from_json(schema).is_ok())
+}
+
+/// The hash of everything in a definition that the description of a version depends on. The caller adds what of the
+/// server it depends on: the built-in types.
+pub fn input_hash(version: &CustomResourceVersion) -> Box<str> {
+    let names = version.names();
+    let inputs = json!([
+        version.group_version_kind().to_string(),
+        [&names.plural, &names.list_kind],
+        version.scope() == KindScope::Namespaced,
+        [version.has_status(), version.scale().is_some()],
+        [version.definition().spec.preserve_unknown_fields, version.definition().has_condition("NonStructuralSchema")],
+        version.version().selectable_fields.iter().map(|field| &field.json_path).collect::<Vec<_>>(),
+    ]);
+    let schema = version.version().schema.open_api_v3_schema.as_ref().map(Value::to_string);
+    hash([inputs.to_string().as_bytes(), schema.unwrap_or_default().as_bytes()])
+}
+
+/// The body of the OpenAPI 3.0 document of a group-version, from all its parts. `types` has the built-in types of the
+/// release.
+pub fn document(parts: impl IntoIterator<Item = OpenApiPart>, types: Types<'_>) -> String {
+    let ([mut all_paths, mut schemas], mut named) = (<[JsonMembers; 2]>::default(), BTreeSet::new());
     for OpenApiPart { paths, models, built_in_types } in parts {
         all_paths.extend(paths);
         schemas.extend(models);
         named.extend(built_in_types);
     }
     schemas.extend(definitions(types, named.into_iter(), Dialect::V3, &[]));
-    let document = json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"},
-        "paths": all_paths,
-        "components": {"schemas": schemas},
-    });
-    OpenApiDocument::new(document.to_string())
+    let mut body =
+        r#"{"openapi":"3.0.0","info":{"title":"Kubernetes CRD Swagger","version":"v0.1.0"},"paths":"#.to_owned();
+    all_paths.push_to(&mut body);
+    body.push_str(r#","components":{"schemas":"#);
+    schemas.push_to(&mut body);
+    body.push_str("}}");
+    body
 }
 
 /// The name of a model: the reversed group, the version and the kind, such as `io.ex.v1.Foo`.

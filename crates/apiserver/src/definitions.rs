@@ -34,6 +34,8 @@ const SERVED_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition" };
 /// How long a request waits until the served custom resources have caught up with storage.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
+/// Reason of a 503 if the absence of a custom resource cannot be proven.
+pub(crate) const DEFINITIONS_BEHIND: &str = "the custom resource definitions have not caught up with storage";
 
 /// A definition in the state of one revision, with everything that serving its versions needs.
 #[derive(Debug)]
@@ -151,6 +153,11 @@ impl LiveDefinitions {
 }
 
 impl CustomResources {
+    /// The revision of the last change of any definition.
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
     /// The resource of this name, if the version is served.
     pub(crate) fn resource(&self, name: GroupVersionResource<&str>) -> Option<&Arc<Resource>> {
         // No group without a dot can be that of a definition.
