@@ -14,13 +14,20 @@ use schema::openapi::{Dialect, JsonMembers, OpenApiPart, definitions, hash};
 use schema::structural::StructuralSchema;
 use serde_json::{Map, Value, json};
 
+pub use paths::ReleaseParameters;
+
 use crate::custom_resource::CustomResourceVersion;
 
 pub(crate) const META_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 pub(crate) const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
 
 /// Describes a version. `is_structural` is false for schemas that are not published: their objects are any objects.
-pub fn describe(version: &CustomResourceVersion, is_structural: bool, dialect: Dialect) -> OpenApiPart {
+pub fn describe(
+    version: &CustomResourceVersion,
+    is_structural: bool,
+    dialect: Dialect,
+    release_parameters: ReleaseParameters,
+) -> OpenApiPart {
     let (model, list) = (model_name(version.group_version_kind()), list_model_name(version));
     let mut built_in_types: Vec<String> =
         ["ObjectMeta", "ListMeta", "Status", "DeleteOptions", "Patch"].map(|name| format!("{META_V1}.{name}")).into();
@@ -31,7 +38,7 @@ pub fn describe(version: &CustomResourceVersion, is_structural: bool, dialect: D
         (model, model::object_model(version, is_structural, dialect)),
         (list, model::list_model(version, dialect)),
     ]);
-    OpenApiPart { paths: paths::paths(version, dialect), models, built_in_types }
+    OpenApiPart { paths: paths::paths(version, dialect, release_parameters), models, built_in_types }
 }
 
 /// True if the schema of a version is published.
@@ -58,15 +65,22 @@ pub fn input_hash(version: &CustomResourceVersion) -> Box<str> {
 }
 
 /// The body of the OpenAPI 3.0 document of a group-version, from all its parts. `types` has the built-in types of the
-/// release.
-pub fn document(parts: impl IntoIterator<Item = OpenApiPart>, types: Types<'_>) -> String {
-    let ([mut all_paths, mut schemas], mut named) = (<[JsonMembers; 2]>::default(), BTreeSet::new());
+/// release, `group_versions` the built-in ones of the server.
+pub fn document(
+    parts: impl IntoIterator<Item = OpenApiPart>,
+    types: Types<'_>,
+    group_versions: &[(&str, &str)],
+) -> String {
+    let [mut all_paths, mut schemas] = <[JsonMembers; 2]>::default();
+    let [mut named, mut known] = <[BTreeSet<String>; 2]>::default();
     for OpenApiPart { paths, models, built_in_types } in parts {
         all_paths.extend(paths);
-        schemas.extend(models);
+        // A kind may have the name of a built-in type in this document: the first one stays.
+        schemas.extend(models.into_iter().filter(|(name, _)| known.insert(name.clone())));
         named.extend(built_in_types);
     }
-    schemas.extend(definitions(types, named.into_iter(), Dialect::V3, &[]));
+    let built_in = definitions(types, named.into_iter(), Dialect::V3, group_versions);
+    schemas.extend(built_in.into_iter().filter(|(name, _)| !known.contains(name)));
     let mut body =
         r#"{"openapi":"3.0.0","info":{"title":"Kubernetes CRD Swagger","version":"v0.1.0"},"paths":"#.to_owned();
     all_paths.push_to(&mut body);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use apiextensions::definition::ResourceNames;
-use apiextensions::openapi::{describe, document, input_hash, is_structural};
+use apiextensions::openapi::{ReleaseParameters, describe, document, input_hash, is_structural};
 use kinds::openapi::{OpenApi, index_document};
 use kinds::{ServedResources, types_of};
 use schema::openapi::{Dialect, OpenApiDocument, OpenApiPart, hash};
@@ -102,8 +102,9 @@ impl OpenApiDocuments {
         let (documents, path) = (self.clone(), path.to_owned());
         let encode = move || {
             let parts = latest.versions.get(path.as_str()).map(|version| &*version.parts).unwrap_or_default();
-            let parts = parts_of(parts.iter(), &custom, Dialect::V3);
-            document(parts, types_of(documents.built_in.release())).into_bytes().into()
+            let types = types_of(documents.built_in.release());
+            let parts = parts_of(parts.iter(), &custom, Dialect::V3, ReleaseParameters::of_types(types));
+            document(parts, types, &documents.built_in.group_versions()).into_bytes().into()
         };
         Some(self.keep(hash, encode).await)
     }
@@ -132,7 +133,8 @@ impl OpenApiDocuments {
         let documents = self.clone();
         let encode = move || {
             let parts = latest.versions.values().flat_map(|version| &version.parts);
-            let parts = parts_of(parts, &custom, Dialect::V2);
+            let release_parameters = ReleaseParameters::of_types(types_of(documents.built_in.release()));
+            let parts = parts_of(parts, &custom, Dialect::V2, release_parameters);
             let document = match encoding {
                 SwaggerEncoding::Json => documents.built_in.swagger_with(parts),
                 SwaggerEncoding::Protobuf => documents.built_in.swagger_protobuf_with(parts),
@@ -173,10 +175,14 @@ impl OpenApiDocuments {
                 }
             }
         }
+        // What the built-in types in a document depend on.
         let release = self.built_in.release().to_string();
+        let group_versions = self.built_in.group_versions();
+        let group_versions = group_versions.iter().flat_map(|(group, version)| [*group, "/", *version, " "]);
+        let server: Vec<&str> = [PROGRAM, " v3 ", &release, " "].into_iter().chain(group_versions).collect();
         let versions = members.into_iter().map(|(path, members)| {
             let hashes = members.iter().map(|(.., hash)| *hash);
-            let hash = hash([PROGRAM, "v3", &release].into_iter().chain(hashes).map(str::as_bytes));
+            let hash = hash(server.iter().copied().chain(hashes).map(str::as_bytes));
             let parts = members.iter().map(|(name, position, _)| ((*name).clone(), *position)).collect();
             (path.into(), VersionInputs { hash, parts })
         });
@@ -239,10 +245,11 @@ fn parts_of<'p>(
     parts: impl Iterator<Item = &'p (Box<str>, usize)>,
     custom: &CustomResources,
     dialect: Dialect,
+    release_parameters: ReleaseParameters,
 ) -> impl Iterator<Item = OpenApiPart> {
     parts.filter_map(move |(name, position)| {
         let version = custom.definition(name)?.live.versions.get(*position)?;
-        Some(describe(version, is_structural(version), dialect))
+        Some(describe(version, is_structural(version), dialect, release_parameters))
     })
 }
 

@@ -105,6 +105,13 @@ impl OpenApi {
         self.served_resources.release()
     }
 
+    /// Every group and version with built-in resources, sorted.
+    pub fn group_versions(&self) -> Vec<(&str, &str)> {
+        let all = self.served_resources.resources().iter();
+        let sorted: BTreeSet<_> = all.map(|served| (served.group.name, served.version.name)).collect();
+        sorted.into_iter().collect()
+    }
+
     fn build_group_version(&self, version: &GroupVersionDocument) -> OpenApiDocument {
         let resources = version.resources.iter().map(|position| &self.served_resources.resources()[*position]);
         self.build(resources, |api| api.to_openapi_v3())
@@ -116,13 +123,11 @@ impl OpenApi {
         encode: impl FnOnce(ApiDescription<'_>) -> OpenApiDocument,
     ) -> OpenApiDocument {
         let release = self.served_resources.release();
-        let all = self.served_resources.resources().iter();
-        let group_versions: BTreeSet<_> = all.map(|served| (served.group.name, served.version.name)).collect();
         encode(ApiDescription {
             types: types_of(release),
             version: &format!("v{release}"),
             operations: &paths::operations_by_path(resources),
-            group_versions: &Vec::from_iter(group_versions),
+            group_versions: &self.group_versions(),
         })
     }
 }
