@@ -12,11 +12,12 @@ use api::{GroupVersionKind, KindScope};
 use schema::Types;
 use schema::openapi::{Dialect, JsonMembers, OpenApiPart, definitions, hash};
 use schema::structural::StructuralSchema;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 pub use paths::ReleaseParameters;
 
 use crate::custom_resource::CustomResourceVersion;
+use crate::definition::SchemaJson;
 
 pub(crate) const META_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 pub(crate) const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
@@ -45,7 +46,7 @@ pub fn describe(
 pub fn is_structural(version: &CustomResourceVersion) -> bool {
     let schema = version.version().schema.open_api_v3_schema.as_ref();
     !version.definition().has_condition("NonStructuralSchema")
-        && schema.is_some_and(|schema| StructuralSchema::from_json(schema).is_ok())
+        && schema.is_some_and(|schema| StructuralSchema::from_json(&schema.to_value()).is_ok())
 }
 
 /// The hash of everything in a definition that the description of a version depends on. The caller adds what of the
@@ -60,7 +61,7 @@ pub fn input_hash(version: &CustomResourceVersion) -> Box<str> {
         [version.definition().spec.preserve_unknown_fields, version.definition().has_condition("NonStructuralSchema")],
         version.version().selectable_fields.iter().map(|field| &field.json_path).collect::<Vec<_>>(),
     ]);
-    let schema = version.version().schema.open_api_v3_schema.as_ref().map(Value::to_string);
+    let schema = version.version().schema.open_api_v3_schema.as_ref().map(SchemaJson::as_str);
     hash([inputs.to_string().as_bytes(), schema.unwrap_or_default().as_bytes()])
 }
 

@@ -32,6 +32,7 @@ use crate::resource::Resource;
 
 const SERVED_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition" };
+const SERVED_API_VERSION: &str = "apiextensions.k8s.io/v1";
 /// How long a request waits until the served custom resources have caught up with storage.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Reason of a 503 if the absence of a custom resource cannot be proven.
@@ -254,9 +255,14 @@ impl DefinitionFollower {
         known: Option<&CustomResource>,
     ) -> Option<CustomResource> {
         let CachedValue::Object(stored) = &cached.value else { return None };
-        let mut object = stored.to_object();
-        convert(&mut object, SERVED_KIND, self.conversion);
-        let definition = match Definition::from_object(&object) {
+        let read = if *stored.api_version == *SERVED_API_VERSION {
+            Definition::from_json(&stored.body)
+        } else {
+            let mut object = stored.to_object();
+            convert(&mut object, SERVED_KIND, self.conversion);
+            Definition::from_object(&object)
+        };
+        let definition = match read {
             Ok(definition) => Arc::new(definition),
             Err(error) => {
                 tracing::error!(key = %key.escape_ascii(), %error, "stored definition cannot be read; it is not served");

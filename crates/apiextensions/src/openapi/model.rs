@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{META_V1, model_name};
 use crate::custom_resource::CustomResourceVersion;
+use crate::definition::SchemaJson;
 
 /// Keywords whose value is a schema, a list of schemas or schemas by name.
 const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
@@ -44,8 +45,9 @@ const DEPTH_MAX: usize = 128;
 
 pub(super) fn object_model(version: &CustomResourceVersion, is_structural: bool, dialect: Dialect) -> Value {
     let schema = version.version().schema.open_api_v3_schema.as_ref().filter(|_| is_structural);
+    let schema = schema.map(SchemaJson::to_value);
     let preserves = version.definition().spec.preserve_unknown_fields;
-    let mut model = match schema.and_then(Value::as_object) {
+    let mut model = match schema.as_ref().and_then(Value::as_object) {
         Some(schema) if dialect == Dialect::V3 || !(preserves || is_true(schema, PRESERVE)) => {
             let mut model = published(schema, dialect, 0);
             set_metadata(&mut model, "ObjectMeta", descriptions::METADATA, dialect);

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use schema::openapi::descriptions;
+use serde_json::Value;
 
 use super::*;
 use crate::definition::Definition;
