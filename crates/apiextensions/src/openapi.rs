@@ -61,8 +61,8 @@ pub fn input_hash(version: &CustomResourceVersion) -> Box<str> {
         [version.definition().spec.preserve_unknown_fields, version.definition().has_condition("NonStructuralSchema")],
         version.version().selectable_fields.iter().map(|field| &field.json_path).collect::<Vec<_>>(),
     ]);
-    let schema = version.version().schema.open_api_v3_schema.as_ref().map(SchemaJson::as_str);
-    hash([inputs.to_string().as_bytes(), schema.unwrap_or_default().as_bytes()])
+    let schema = version.version().schema.open_api_v3_schema.as_ref().map(SchemaJson::as_bytes);
+    hash([inputs.to_string().as_bytes(), schema.unwrap_or_default()])
 }
 
 /// The body of the OpenAPI 3.0 document of a group-version, from all its parts. `types` has the built-in types of the

@@ -8,6 +8,7 @@ mod controller;
 mod objects;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Reason of a 503 if the absence of a custom resource cannot be proven.
 pub(crate) const DEFINITIONS_BEHIND: &str = "the custom resource definitions have not caught up with storage";
 
+/// The next [`LiveDefinition::schema_number`]. Shared by all servers of a process, so that no number has two meanings.
+static NEXT_SCHEMA_NUMBER: AtomicU64 = AtomicU64::new(1);
+
 /// A definition in the state of one revision, with everything that serving its versions needs.
 #[derive(Debug)]
 pub(crate) struct LiveDefinition {
@@ -48,6 +52,8 @@ pub(crate) struct LiveDefinition {
     pub(crate) fence: Compare,
     /// The release whose formats and CEL libraries apply.
     pub(crate) release: Release,
+    /// Differs between states of definitions with different schemas; counts from 1.
+    pub(crate) schema_number: u64,
     /// One per version. States of a definition that differ in their status only share it.
     compiled: Arc<[OnceLock<Option<CompiledVersion>>]>,
 }
@@ -277,11 +283,14 @@ impl DefinitionFollower {
             let (known, new) = (&known.live.definition.metadata, &definition.metadata);
             known.uid == new.uid && known.generation == new.generation && new.generation > 0
         };
-        let compiled = match known.filter(has_same_spec) {
-            Some(known) => known.live.compiled.clone(),
-            None => versions.iter().map(|_| OnceLock::new()).collect(),
+        let (schema_number, compiled) = match known.filter(has_same_spec) {
+            Some(known) => (known.live.schema_number, known.live.compiled.clone()),
+            None => {
+                (NEXT_SCHEMA_NUMBER.fetch_add(1, Ordering::Relaxed), versions.iter().map(|_| OnceLock::new()).collect())
+            }
         };
-        let live = Arc::new(LiveDefinition { definition, versions, fence, release: self.release, compiled });
+        let release = self.release;
+        let live = Arc::new(LiveDefinition { definition, versions, fence, release, schema_number, compiled });
         let names = &live.definition.spec;
         let cache = self.registry.cache().custom_resource_cache(&names.group, &names.names.plural);
         let resources = match cache.filter(|_| live.definition.is_served()) {

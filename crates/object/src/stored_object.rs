@@ -4,6 +4,7 @@
 //! revision is inserted into the bytes once; get, list and watch responses share these bytes without parsing them
 //! again.
 
+mod form_memo;
 mod valid_json;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub use form_memo::FormMemo;
 use valid_json::ValidJson;
 
 /// An encoded object with its resourceVersion, and the metadata that selectors need.
@@ -35,6 +37,8 @@ pub struct StoredObject {
     pub uid: Box<str>,
     /// Labels, sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
+    /// What is known about [`Self::body`] under the schema of a custom resource.
+    pub form: FormMemo,
 }
 
 /// Why stored bytes cannot be decoded. Such an object is neither skipped nor overwritten: every read of it fails.
@@ -78,13 +82,14 @@ impl StoredObject {
             namespace: metadata.namespace.into(),
             uid: metadata.uid.into(),
             labels: metadata.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            form: FormMemo::default(),
         })
     }
 
     /// The object with another resourceVersion, such as the revision of its deletion in a watch event.
     pub fn with_revision(&self, revision: u64) -> Self {
         let body = set_resource_version(&self.body, revision).expect("the bytes were parsed when they were read");
-        Self { body, revision, ..self.clone() }
+        Self { body, revision, form: FormMemo::default(), ..self.clone() }
     }
 
     /// The value of a label.
