@@ -103,6 +103,13 @@ impl StoredObject {
         serde_json::from_slice(&self.body).expect("the bytes were parsed when they were read")
     }
 
+    /// Parses the metadata alone: an object with the field `metadata`.
+    pub fn to_metadata_object(&self) -> JsonObject {
+        let envelope: StoredEnvelope<'_> = parse_object(&self.body).expect("the bytes were parsed when they were read");
+        let metadata = envelope.metadata.map(|raw| serde_json::from_str(raw.get()).unwrap_or_default());
+        metadata.map(|metadata| ("metadata".to_owned(), metadata)).into_iter().collect()
+    }
+
     /// Approximate memory in bytes, for the size accounting of caches.
     pub fn memory_bytes(&self) -> usize {
         let labels: usize = self.labels.iter().map(|(key, value)| key.len() + value.len() + 32).sum();
@@ -183,6 +190,16 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
+
+    #[test]
+    fn metadata_object_has_the_metadata_of_the_whole_object() {
+        for value in [r#"{"kind":"A","metadata":{"name":"a","labels":{"x":"y"}},"spec":{"b":1}}"#, r#"{"kind":"A"}"#] {
+            let stored = StoredObject::from_storage(value.as_bytes(), 7).expect("test value is an object");
+            let mut expected = stored.to_object();
+            expected.retain(|name, _| name == "metadata");
+            assert_eq!(stored.to_metadata_object(), expected);
+        }
+    }
 
     #[track_caller]
     fn check(value: &str, expected: &Expect) {
