@@ -120,7 +120,7 @@ impl LiveDefinition {
 
     fn compile(&self, version: &CustomResourceVersion) -> Option<CompiledVersion> {
         let schema = version.version().schema.open_api_v3_schema.as_ref()?;
-        match StructuralSchema::from_json(schema) {
+        match StructuralSchema::from_json(&schema.to_value()) {
             Ok(mut schema) => {
                 schema.prune_defaults(self.object_meta());
                 let schema = Arc::new(schema);

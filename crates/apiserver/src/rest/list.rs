@@ -4,6 +4,7 @@ use api::Status;
 use api::metadata::ListMeta;
 use bytes::Bytes;
 use edge::{Body, Response};
+use object::StoredObject;
 use registry::read::ReadConsistency;
 use registry::{CachedValue, ListPage, ListSelection, ReadError};
 use store::Key;
@@ -75,7 +76,12 @@ fn list_response(
             CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
         })
     };
-    let objects = || stored().map(|stored| object_codec::decode_served(stored, resource)).collect();
+    let decode = |stored: &StoredObject| match representation {
+        // Only the metadata is parsed: whole objects of a large list take ten times the memory of their bytes.
+        ObjectRepresentation::PartialMetadata(_) if resource.is_stored_form(stored) => stored.to_metadata_object(),
+        _ => object_codec::decode_served(stored, resource),
+    };
+    let objects = || stored().map(decode).collect();
     if let Some(encoded) = representation.encode_list(objects, metadata, resource) {
         return json_response(encoded);
     }
