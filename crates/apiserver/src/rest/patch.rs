@@ -38,7 +38,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
         Ok(checked.object)
     };
     let (code, stored) = ObjectWrite::new(context, &options).update(&[], next).await?;
-    Ok(with_warnings(context.object_response(code, &stored), &warnings))
+    Ok(with_warnings(context.object_response(code, &stored).await?, &warnings))
 }
 
 /// A parsed patch and its field validation. Applied again to the new state after a write conflict.

@@ -21,7 +21,7 @@ const SCALE_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "autoscalin
 
 pub(super) async fn get(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     let encode = |stored: &StoredObject| {
-        let object = object_codec::decode_served(stored, context.resource);
+        let object = object_codec::decode_served(stored, context.resource)?;
         let scale = match context.custom_scale() {
             Some(custom) => custom.get(&object).map_err(status_for_scale_error)?,
             None => scale::scale_from_object(&object, &context.resource.strategy().scale),
@@ -48,7 +48,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest
     let next =
         |current: Option<&JsonObject>| context.apply_scale(current.ok_or_else(|| context.not_found())?, &body.object);
     let (code, stored) = ObjectWrite::new(context, &options).update(&[], next).await?;
-    Ok(with_warnings(context.respond_with_scale(code, &stored)?, &body.warnings))
+    Ok(with_warnings(context.respond_with_scale(code, &stored).await?, &body.warnings))
 }
 
 pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
@@ -67,7 +67,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
         context.apply_scale(current, &checked.object)
     };
     let (code, stored) = ObjectWrite::new(context, &options).update(&[], next).await?;
-    Ok(with_warnings(context.respond_with_scale(code, &stored)?, &warnings))
+    Ok(with_warnings(context.respond_with_scale(code, &stored).await?, &warnings))
 }
 
 impl RequestContext<'_> {
@@ -79,8 +79,9 @@ impl RequestContext<'_> {
         scaled.map_err(|rejection| self.rejection_status(rejection, &self.target.name))
     }
 
-    fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Result<Response, Status> {
-        let object = object_codec::decode_served(stored, self.resource);
+    async fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Result<Response, Status> {
+        self.resource.convert_ahead(std::iter::once(stored)).await?;
+        let object = object_codec::decode_served(stored, self.resource)?;
         let scale = match self.custom_scale() {
             Some(custom) => custom.after_write(&object).map_err(status_for_scale_error)?,
             None => scale::scale_from_object(&object, &self.resource.strategy().scale),

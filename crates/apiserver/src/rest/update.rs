@@ -31,7 +31,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest
     };
     let (code, stored) = ObjectWrite::new(context, &options).update(namespace_condition.as_slice(), next).await?;
     kind_warnings.append(&mut warnings);
-    Ok(with_warnings(context.object_response(code, &stored), &kind_warnings))
+    Ok(with_warnings(context.object_response(code, &stored).await?, &kind_warnings))
 }
 
 impl RequestContext<'_> {

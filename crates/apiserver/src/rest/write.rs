@@ -89,7 +89,7 @@ impl<'a> ObjectWrite<'a> {
     ) -> Result<(StatusCode, StoredObject), Status> {
         let resource = self.context.resource;
         let decide = |current: Option<&StoredObject>| {
-            let live = current.map(|stored| object_codec::decode_served(stored, resource));
+            let live = current.map(|stored| object_codec::decode_served(stored, resource)).transpose()?;
             let is_outdated = current.is_some_and(|stored| !resource.is_stored_in_current_version(stored));
             let requested = next(live.as_ref())?;
             match &live {
@@ -113,7 +113,7 @@ impl<'a> ObjectWrite<'a> {
             self.prepare_create(&mut new)?;
             managed_fields::record_update(&JsonObject::new(), &mut new, &self.field_manager());
             self.validate_create(&new)?;
-            return Ok(self.put(new));
+            return self.put(new);
         };
         self.complete_update(old, &mut new);
         self.check_escalation(Some(old), &new)?;
@@ -127,13 +127,14 @@ impl<'a> ObjectWrite<'a> {
         if object::metadata::is_no_op(old, &new) && !is_outdated {
             return Ok(WriteDecision::Keep);
         }
-        Ok(self.put(new))
+        self.put(new)
     }
 
     /// Stores an object in the storage version.
-    fn put(&self, object: JsonObject) -> WriteDecision {
+    fn put(&self, object: JsonObject) -> Result<WriteDecision, Status> {
         let resource = self.context.resource;
-        WriteDecision::Put { value: object_codec::encode_for_storage(object, resource), ttl: resource.rules().ttl }
+        let value = object_codec::encode_for_storage(object, resource)?;
+        Ok(WriteDecision::Put { value, ttl: resource.rules().ttl })
     }
 
     /// Commits what `decide` decides on the newest state; a dry run commits nothing. The object is the one that the
@@ -193,10 +194,11 @@ pub(super) enum CreateError {
 }
 
 impl RequestContext<'_> {
-    pub(super) fn object_response(self, code: StatusCode, stored: &StoredObject) -> Response {
-        let mut response = json_response(object_codec::encode_served(stored, self.resource));
+    pub(super) async fn object_response(self, code: StatusCode, stored: &StoredObject) -> Result<Response, Status> {
+        self.resource.convert_ahead(std::iter::once(stored)).await?;
+        let mut response = json_response(object_codec::encode_served(stored, self.resource)?);
         *response.status_mut() = code;
-        response
+        Ok(response)
     }
 }
 
