@@ -3,6 +3,7 @@
 mod agreement;
 mod clients;
 mod controllers;
+mod conversion;
 mod deletion;
 mod kubectl;
 mod names;
