@@ -3,7 +3,7 @@
 mod agreement;
 mod clients;
 mod controllers;
-mod conversion;
+pub(crate) mod conversion;
 mod deletion;
 mod kubectl;
 mod names;

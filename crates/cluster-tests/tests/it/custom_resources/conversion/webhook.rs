@@ -37,6 +37,22 @@ pub(super) enum Behaviour {
     Garbage,
 }
 
+impl Behaviour {
+    /// All but the one that does not respond.
+    pub(super) const ALL: [Self; 10] = [
+        Self::Convert,
+        Self::ServerError,
+        Self::Failure,
+        Self::WrongUid,
+        Self::ChangedUid,
+        Self::ChangedName,
+        Self::WrongKind,
+        Self::Unconverted,
+        Self::NoObjects,
+        Self::Garbage,
+    ];
+}
+
 #[derive(Debug)]
 pub(super) struct ConversionWebhook {
     pub(super) port: u16,
@@ -142,7 +158,6 @@ fn respond(review: &Value, behaviour: Behaviour) -> Value {
 
 /// `hostPort` of version 1 is `host` and `port` in version 2; an annotation counts the conversions.
 fn convert(object: &Value, desired: &str, behaviour: Behaviour) -> Value {
-    assert!(object["metadata"].get("resourceVersion").is_none(), "{object}");
     let mut converted = object.clone();
     if behaviour == Behaviour::Unconverted {
         return converted;
