@@ -5,6 +5,7 @@
 //! after the value has caught up with storage ([`LiveDefinitions::catch_up`]).
 
 mod controller;
+mod conversion;
 mod objects;
 
 use std::collections::HashMap;
@@ -26,6 +27,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use controller::DefinitionController;
+use conversion::ConversionScope;
+pub(crate) use conversion::{Converter, ROUNDS_MAX, RequestConversions};
 use objects::CompiledVersion;
 
 use crate::discovery_pages::AggregatedDocuments;
@@ -56,6 +59,8 @@ pub(crate) struct LiveDefinition {
     pub(crate) schema_number: u64,
     /// One per version. States of a definition that differ in their status only share it.
     compiled: Arc<[OnceLock<Option<CompiledVersion>>]>,
+    /// Shared like `compiled`.
+    conversion: Arc<ConversionScope>,
 }
 
 /// The custom resources that this server serves, in the state of one revision. Immutable.
@@ -283,14 +288,17 @@ impl DefinitionFollower {
             let (known, new) = (&known.live.definition.metadata, &definition.metadata);
             known.uid == new.uid && known.generation == new.generation && new.generation > 0
         };
-        let (schema_number, compiled) = match known.filter(has_same_spec) {
-            Some(known) => (known.live.schema_number, known.live.compiled.clone()),
-            None => {
-                (NEXT_SCHEMA_NUMBER.fetch_add(1, Ordering::Relaxed), versions.iter().map(|_| OnceLock::new()).collect())
-            }
+        let (schema_number, compiled, conversion) = match known.filter(has_same_spec) {
+            Some(known) => (known.live.schema_number, known.live.compiled.clone(), known.live.conversion.clone()),
+            None => (
+                NEXT_SCHEMA_NUMBER.fetch_add(1, Ordering::Relaxed),
+                versions.iter().map(|_| OnceLock::new()).collect(),
+                Arc::new(ConversionScope::new(&definition.spec)),
+            ),
         };
         let release = self.release;
-        let live = Arc::new(LiveDefinition { definition, versions, fence, release, schema_number, compiled });
+        let live =
+            Arc::new(LiveDefinition { definition, versions, fence, release, schema_number, compiled, conversion });
         let names = &live.definition.spec;
         let cache = self.registry.cache().custom_resource_cache(&names.group, &names.names.plural);
         let resources = match cache.filter(|_| live.definition.is_served()) {

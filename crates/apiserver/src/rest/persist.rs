@@ -10,6 +10,7 @@ use registry::{WriteConditions, WriteDecision, WriteError, WriteOutcome};
 use store::{Compare, Key, Revision};
 
 use super::RequestContext;
+use crate::definitions::ROUNDS_MAX;
 use crate::resource::Resource;
 
 /// Whether a request has written to storage, or may have, and what it found on the way. One value per request, shared by
@@ -83,13 +84,30 @@ impl RequestContext<'_> {
         resource: &Resource,
         key: &Key,
         conditions: &[Compare],
-        decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
+        mut decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
     ) -> Result<WriteOutcome, WriteError<Status>> {
         let registry = &self.server.registry;
         let fence = resource.as_custom().map(|(live, _)| &live.fence);
         let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().collect();
         let conditions = WriteConditions::unchanged(&compares);
-        let written = registry.write_if(resource.storage_name(), &resource.cache, key, conditions, decide).await;
+        let mut decide = |current: Option<&StoredObject>| {
+            resource.conversions().inspect(|conversions| conversions.clear_pending());
+            decide(current)
+        };
+        let mut rounds = 0;
+        let name = resource.storage_name();
+        let written = loop {
+            let written = registry.write_if(name, &resource.cache, key, conditions, &mut decide).await;
+            let is_refused = matches!(written, Err(WriteError::Refused(_)));
+            // A decision that a conversion was missing for is made again with it.
+            if !is_refused || !resource.run_conversions().await.map_err(WriteError::Refused)? {
+                break written;
+            }
+            rounds += 1;
+            if rounds == ROUNDS_MAX {
+                break Err(WriteError::TooManyConflicts);
+            }
+        };
         if let (Err(WriteError::ConditionChanged { key, as_of }), Some(fence)) = (&written, fence)
             && *key == fence.key
         {

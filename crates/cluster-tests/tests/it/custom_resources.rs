@@ -3,6 +3,7 @@
 mod agreement;
 mod clients;
 mod controllers;
+pub(crate) mod conversion;
 mod deletion;
 mod kubectl;
 mod names;
