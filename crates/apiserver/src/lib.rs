@@ -14,6 +14,7 @@ pub mod definitions;
 mod discovery_pages;
 mod error_status;
 mod object_codec;
+mod openapi_documents;
 mod openapi_pages;
 mod openid_pages;
 pub mod rbac_index;
@@ -37,13 +38,14 @@ use bytes::Bytes;
 use edge::response::{json_response, page_not_found};
 use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
 use futures_util::future::BoxFuture;
-use kinds::openapi::OpenApi;
 use kinds::{FeatureGates, ServedResource, ServedResources, StoredResource};
 use membership::documents::UnimplementedResource;
 use registry::{Registry, ValueFormat};
 use store::Key;
 use tasks::Commitment;
 use tokio_util::sync::CancellationToken;
+use transport::peer::Dialer;
+use webhook::{Dialers, WebhookClient};
 
 pub use crate::admission::AdmissionConfig;
 pub use bound_objects::CachedBoundObjects;
@@ -52,9 +54,10 @@ pub use services::ServiceRouting;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::admission::AdmissionControl;
-use crate::definitions::{DefinitionFollower, LiveDefinitions};
+use crate::definitions::{Converter, DEFINITIONS_BEHIND, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
+use crate::openapi_documents::OpenApiDocuments;
 use crate::resource::Resource;
 use crate::reviews::ReviewResource;
 use crate::services::CachedServices;
@@ -69,8 +72,9 @@ pub struct ApiServer {
     resources: HashMap<GroupVersionResource<&'static str>, Arc<Resource>>,
     definitions: LiveDefinitions,
     admission: AdmissionControl,
+    converter: Arc<Converter>,
     discovery_pages: DiscoveryPages,
-    openapi: OpenApi,
+    openapi: Arc<OpenApiDocuments>,
     feature_gates: FeatureGates,
     version_page: Bytes,
     watch_seconds_min: u64,
@@ -98,21 +102,13 @@ pub struct Config {
     pub metrics: prometheus::Registry,
 }
 
-/// How webhooks are reached.
+/// How webhooks are reached. Services are dialed directly.
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
-    /// The routes.
-    pub dialers: webhook::Dialers,
+    /// The route to webhooks that are named by a URL: the egress selection `controlplane`.
+    pub url_dialer: Dialer,
     /// `--enable-aggregator-routing`.
     pub routing: ServiceRouting,
-}
-
-impl Default for WebhookConfig {
-    fn default() -> Self {
-        let direct = transport::peer::Dialer::direct();
-        let dialers = webhook::Dialers { service: direct.clone(), url: direct };
-        Self { dialers, routing: ServiceRouting::default() }
-    }
 }
 
 /// Returns the key prefixes of all stored resources below the storage prefix. The watch cache must hold all of them.
@@ -168,20 +164,27 @@ impl ApiServer {
         let bound_objects = CachedBoundObjects::new(registry.clone(), |name| Some(resources.get(&name)?.cache.clone()));
         let resource_cache = |name: GroupVersionResource<&'static str>| Some(resources.get(&name)?.cache.clone());
         let services = CachedServices::new(config.webhooks.routing, resource_cache);
-        let client = webhook::WebhookClient::new(Arc::new(services), config.webhooks.dialers.clone());
-        let admission =
-            AdmissionControl::new(&config.admission, &config.feature_gates, client, &config.metrics, resource_cache);
+        let dialers = Dialers { service: Dialer::direct(), url: config.webhooks.url_dialer.clone() };
+        let client = Arc::new(WebhookClient::new(Arc::new(services), dialers));
+        let admission = AdmissionControl::new(
+            &config.admission,
+            &config.feature_gates,
+            client.clone(),
+            &config.metrics,
+            resource_cache,
+        );
         let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources);
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
         let server = Self {
-            openapi: OpenApi::new(served_resources.clone()),
+            openapi: Arc::new(OpenApiDocuments::new(served_resources.clone())),
             feature_gates: config.feature_gates.clone(),
             registry,
             served_resources,
             resources,
             definitions,
             admission,
+            converter: Converter::new(client, &config.metrics),
             discovery_pages: pages,
             version_page: version,
             watch_seconds_min: config.watch_seconds_min,
@@ -214,7 +217,12 @@ impl ApiServer {
                 if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
                 }
-                if let Some(response) = openapi_pages::serve(&self.openapi, &page.path, query, request.headers()) {
+                let (documents, definitions) = (&self.openapi, &self.definitions);
+                if page.path.starts_with("/openapi/")
+                    && let Some(response) =
+                        Box::pin(openapi_pages::serve(documents, definitions, &page.path, query, request.headers()))
+                            .await
+                {
                     return response;
                 }
                 let custom = self.definitions.snapshot();
@@ -285,8 +293,7 @@ impl ApiServer {
             return Ok(None);
         }
         if !self.definitions.catch_up().await {
-            let behind = "the custom resource definitions have not caught up with storage";
-            return Err(Status::service_unavailable(behind).with_retry_after(1));
+            return Err(Status::service_unavailable(DEFINITIONS_BEHIND).with_retry_after(1));
         }
         Ok(self.definitions.snapshot().resource(name).cloned())
     }

@@ -32,6 +32,7 @@ use self::persist::ExecutionTracker;
 use crate::ApiServer;
 use crate::access_control::AuthenticatedCaller;
 use crate::admission::AdmissionSession;
+use crate::definitions::RequestConversions;
 use crate::error_status::{StatusContext, status_for_unimplemented};
 use crate::representation::ObjectRepresentation;
 use crate::request_body::{self, BufferedRequest};
@@ -93,6 +94,9 @@ pub(crate) async fn serve_custom(
     authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
     request: Request,
 ) -> Result<Response, Status> {
+    let deadline = (target.verb != Verb::Watch).then_some(authorized.deadline);
+    let conversions = || RequestConversions::new(&server.converter, deadline);
+    resource = resource.with_conversions(conversions);
     if matches!(target.verb, Verb::Get | Verb::List | Verb::Watch) {
         return serve(server, &resource, target, authorized, request).await;
     }
@@ -122,7 +126,7 @@ pub(crate) async fn serve_custom(
         if is_same && !executed.is_definition_changed() {
             return served;
         }
-        resource = current;
+        resource = current.with_conversions(conversions);
     }
     let busy = "the custom resource definition changed during every attempt to serve the request";
     Err(Status::service_unavailable(busy).with_retry_after(1))

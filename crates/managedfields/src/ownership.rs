@@ -101,7 +101,7 @@ impl<'a> Comparisons<'a> {
         // The object of a create has no version yet.
         let old = if old.is_empty() { JsonObject::new() } else { self.types.convert(old, api_version)? };
         let new = self.types.convert(new, api_version)?;
-        Ok(compare(&old, &new, object_type.into(), Form::Go))
+        Ok(compare(&old, &new, object_type.into(), Form::of(object_type)))
     }
 }
 

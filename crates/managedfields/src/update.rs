@@ -88,7 +88,7 @@ pub(crate) fn update_entries<'e>(
     let Some(object_type) = types.object_type(writer.api_version) else { return Ok(()) };
     reconcile_entries(entries, types);
     let old = old.map_or_else(|| Cow::Owned(JsonObject::new()), Cow::Borrowed);
-    let change = Change { old, new: Cow::Borrowed(new), form: Form::Go };
+    let change = Change { old, new: Cow::Borrowed(new), form: Form::of(object_type) };
     let mut comparisons = Comparisons::new(types, writer.api_version, object_type, change);
     let is_own = |entry: &Entry<'_>| entry.is_of(writer, Operation::Update);
     for entry in entries.iter_mut().filter(|entry| !is_own(entry)) {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use apiserver::access_control::{AccessRules, RbacAccessControl};
 use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
-use apiserver::{ApiServer, bootstrap};
+use apiserver::{ApiServer, WebhookConfig, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
@@ -17,6 +18,7 @@ use membership::presence::{DuplicateIdentityError, Presence};
 use registry::{Registry, WatchCache, WriteBarrier};
 use tasks::{Tasks, Workers};
 use tokio_util::sync::CancellationToken;
+use transport::peer::Dialer;
 
 use crate::audit::AuditConfig;
 use crate::certificates::{self, ServerCertificates};
@@ -61,7 +63,9 @@ impl Server {
         let metrics = prometheus::Registry::new();
         let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
         let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
-        let local = config.apiserver_config(address, &metrics);
+        let url_dialer = Dialer::start(&config.peers.egress, &tasks).context("--egress-selector-config-file")?;
+        let webhooks = WebhookConfig { url_dialer, routing: config.service_routing };
+        let local = config.apiserver_config(address, webhooks, &metrics);
         let core =
             ServerCore::start(&config, &local, rules.clone(), prepared.write_barrier(), &store, &tasks, &streams_end);
         let live = core.server.definitions();

@@ -33,7 +33,7 @@ impl AdmissionConfig {
 /// The plugins of this server. Shared by all requests.
 pub(crate) struct AdmissionControl {
     pub(super) chain: Chain,
-    pub(super) client: WebhookClient,
+    pub(super) client: Arc<WebhookClient>,
     pub(super) metrics: AdmissionMetrics,
     configurations: [Option<Arc<ResourceCache>>; 2],
     release: k8s_cel::Release,
@@ -51,7 +51,7 @@ impl AdmissionControl {
     pub(crate) fn new(
         config: &AdmissionConfig,
         gates: &FeatureGates,
-        client: WebhookClient,
+        client: Arc<WebhookClient>,
         metrics: &prometheus::Registry,
         resource_cache: impl Fn(GroupVersionResource<&'static str>) -> Option<Arc<ResourceCache>>,
     ) -> Self {

@@ -56,7 +56,10 @@ impl ServedKinds for RequestKinds<'_> {
             None => convert(&mut object, kind, self.resource.strategy().conversion),
             Some((live, _)) => {
                 let version = live.version(kind.version);
-                live.convert(&mut object, version.ok_or_else(|| format!("{kind} is not served"))?);
+                let version = version.ok_or_else(|| format!("{kind} is not served"))?;
+                // A conversion by a webhook may be missing; it is then performed before the decision is made again.
+                let converted = live.convert(&mut object, version, self.resource.conversions());
+                converted.map_err(|status| status.message)?;
             }
         }
         Ok(object)

@@ -50,7 +50,7 @@ impl View for CachedView<'_> {
 /// An object that cannot be read is no missing one: what depends on it is refused.
 fn decode(cached: &CachedEntry, resource: &Resource) -> Result<JsonObject, Refusal> {
     match &cached.value {
-        CachedValue::Object(stored) => Ok(object_codec::decode_served(stored, resource)),
+        CachedValue::Object(stored) => Ok(object_codec::decode_served(stored, resource)?),
         CachedValue::Raw(_) | CachedValue::Undecodable(_) => {
             let key = cached.key.escape_ascii();
             Err(Status::storage_read_error(format!("the object at {key}, which admission needs, cannot be read"))

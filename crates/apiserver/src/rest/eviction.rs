@@ -70,7 +70,7 @@ impl RequestContext<'_> {
             registry.get(&self.resource.cache, &self.object_key(&self.target.name), ReadConsistency::Latest).await;
         let found = found.map_err(error_status::status_for_read_error)?.ok_or_else(|| self.not_found())?;
         let CachedValue::Object(stored) = &found.value else { return Err(self.not_found()) };
-        let pod = object_codec::decode_served(stored, self.resource);
+        let pod = object_codec::decode_served(stored, self.resource)?;
         let Some(budgets) =
             self.server.resolve(DISRUPTION_BUDGETS).filter(|_| !disruption_budget::needs_no_budget(&pod))
         else {
@@ -86,7 +86,8 @@ impl RequestContext<'_> {
     async fn find_budgets(self, budgets: &Resource, pod: &JsonObject) -> Result<Vec<Key>, Status> {
         let within = Key::from([budgets.cache.prefix().as_ref(), self.namespace().as_bytes(), b"/"].concat());
         let covers = |stored: &StoredObject| {
-            disruption_budget::budget_selects_pod(&object_codec::decode_served(stored, budgets), pod)
+            object_codec::decode_served(stored, budgets)
+                .is_ok_and(|budget| disruption_budget::budget_selects_pod(&budget, pod))
         };
         let selection = ListSelection { prefix: within, start_key: Key::new(), limit: None, filter: &covers };
         let page = self.server.registry.list(&budgets.cache, &selection, ReadConsistency::Latest).await;
@@ -103,12 +104,12 @@ impl RequestContext<'_> {
         let decide = |current: Option<&StoredObject>| {
             // A budget that was deleted in between forbids nothing.
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
-            let budget = object_codec::decode_served(current, budgets);
+            let budget = object_codec::decode_served(current, budgets)?;
             let consumed = disruption_budget::consume_disruption(&budget, pod, current_time());
             match consumed.map_err(|refusal| refusal_status(refusal, &current.name))? {
                 Some(mut updated_budget) if !options.is_dry_run => {
                     self.record_budget_status(budgets, &budget, &mut updated_budget)?;
-                    let value = object_codec::encode_for_storage(updated_budget, budgets);
+                    let value = object_codec::encode_for_storage(updated_budget, budgets)?;
                     Ok(WriteDecision::Put { value, ttl: None })
                 }
                 Some(_) | None => Ok(WriteDecision::Keep),

@@ -81,6 +81,12 @@ impl ExecutionTracker {
 }
 
 impl RequestContext<'_> {
+    /// Performs the conversions, then the calls of admission webhooks, that a decision found missing. False if the
+    /// refusal counts.
+    pub(super) async fn resolve_refusal(self, resource: &Resource) -> Result<bool, Status> {
+        Ok(resource.run_conversions().await? || self.admission.resolve(self.server).await?)
+    }
+
     /// Calls `decide` with the current object of a key and writes the decision, provided that `conditions` hold.
     pub(super) async fn persist(
         self,
@@ -95,15 +101,16 @@ impl RequestContext<'_> {
         let conditions = WriteConditions::unchanged(&compares);
         let mut decide = |current: Option<&StoredObject>| {
             self.admission.begin_decision();
+            resource.conversions().inspect(|conversions| conversions.clear_pending());
             decide(current)
         };
         let mut rounds = 0;
+        let name = resource.storage_name();
         let written = loop {
-            let name = resource.storage_name();
             let written = registry.write_if(name, &resource.cache, key, conditions, &mut decide).await;
+            // A decision that a conversion or the answer of a webhook was missing for is made again with it.
             let is_refused = matches!(written, Err(WriteError::Refused(_)));
-            // A decision that webhooks must be called for is made again with their answers.
-            if !is_refused || !Box::pin(self.admission.resolve(self.server)).await.map_err(WriteError::Refused)? {
+            if !is_refused || !Box::pin(self.resolve_refusal(resource)).await.map_err(WriteError::Refused)? {
                 break written;
             }
             rounds += 1;

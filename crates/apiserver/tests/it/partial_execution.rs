@@ -14,7 +14,7 @@ use access::tokens::{SigningKey, TokenIssuer};
 use access::{Authorizer, User};
 use api::Target;
 use apiserver::access_control::{AccessRules, AuthenticatedCaller, TokenSigning};
-use apiserver::{ApiServer, Config};
+use apiserver::{ApiServer, Config, ServiceRouting, WebhookConfig};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use edge::audit::AuditedUsers;
@@ -38,6 +38,7 @@ use tasks::Tasks;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use transport::Reloading;
+use transport::peer::Dialer;
 use transport::pki::CertificateAuthority;
 
 const PREFIX: &str = "/registry";
@@ -227,7 +228,7 @@ impl FailingServer {
             watch_seconds_min: 60,
             feature_gates,
             admission,
-            webhooks: apiserver::WebhookConfig::default(),
+            webhooks: WebhookConfig { url_dialer: Dialer::direct(), routing: ServiceRouting::ClusterIp },
             metrics: prometheus::Registry::new(),
         };
         let (local, _definitions) = ApiServer::new(

@@ -3,10 +3,12 @@
 mod agreement;
 mod clients;
 mod controllers;
+pub(crate) mod conversion;
 mod deletion;
 mod kubectl;
 mod names;
 mod objects;
+mod openapi;
 mod storage_version_change;
 
 use cluster_tests::client::FullResponse;

@@ -3,6 +3,7 @@
 
 mod access;
 mod admission;
+mod apply;
 mod clients;
 mod controllers;
 mod custom_resource;

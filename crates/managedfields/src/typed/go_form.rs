@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::atom::{Handled, List, MapOf, Type};
 use super::items::element_of_item;
+use crate::ObjectType;
 
 /// How the objects of a comparison are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,16 @@ pub(crate) enum Form {
     Go,
     /// Every object as it is.
     Exact,
+}
+
+impl Form {
+    /// The form of stored objects.
+    pub(crate) fn of(object_type: ObjectType<'_>) -> Self {
+        match object_type {
+            ObjectType::BuiltIn(_) => Self::Go,
+            ObjectType::Custom { .. } | ObjectType::Deduced => Self::Exact,
+        }
+    }
 }
 
 static NULL: Value = Value::Null;

@@ -9,14 +9,26 @@ use crate::field_set::PathElement;
 
 /// The path element of an item of a list that is not atomic, or why it has none.
 ///
-/// Unlike in Kubernetes an item of a set may be an object or a list; it is identified by its whole value.
+/// Unlike in Kubernetes an item of a set may be an object or a list if the schema has it so; it is identified by its whole
+/// value.
 pub(crate) fn element_of_item(list: List<'_>, item: &Value) -> Result<PathElement, String> {
     match list.topology {
         ListTopology::Atomic => Err("invalid indexing of non-associative list".to_owned()),
         ListTopology::Set if item.is_null() => {
             Err("associative list without keys has an element that's an explicit null".to_owned())
         }
-        ListTopology::Set => Ok(PathElement::Value(Arc::new(item.clone()))),
+        ListTopology::Set => {
+            let items = list.items.atom();
+            match item {
+                Value::Object(_) if items.map.is_none() => {
+                    Err("associative list without keys has an element that's a map type".to_owned())
+                }
+                Value::Array(_) if items.list.is_none() => {
+                    Err("not supported: associative list with lists as elements".to_owned())
+                }
+                _ => Ok(PathElement::Value(Arc::new(item.clone()))),
+            }
+        }
         ListTopology::Keys(keys) => keyed_element(list, keys, item),
     }
 }

@@ -8,7 +8,7 @@ use object::delete::{self, DeleteOptions, DeleteOutcome};
 use object::metadata::{self, CreateContext};
 use object::patch::{self, MergePatch};
 use object::{KindRules, Rejection, validate};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 const KIND: GroupVersionKind<&str> = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
 const RULES: KindRules = KindRules::NAMESPACED;

@@ -221,7 +221,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         "egress-selector-config-file",
         FlagKind::Text,
         "",
-        "An EgressSelectorConfiguration; connections to peers use its controlplane.",
+        "An EgressSelectorConfiguration; connections to peers, and to webhooks by URL, use its controlplane.",
+    ),
+    flag(
+        "enable-aggregator-routing",
+        FlagKind::Bool,
+        "false",
+        "Reach webhooks of services by an endpoint that is ready instead of by the cluster IP.",
     ),
     flag(
         "merge-discovery",
@@ -288,7 +294,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_flag("cors-allowed-origins"),
     ignored_flag("default-watch-cache-size"),
     ignored_flag("delete-collection-workers"),
-    ignored_bool_flag("enable-aggregator-routing"),
     ignored_bool_flag("enable-bootstrap-token-auth"),
     ignored_bool_flag("enable-garbage-collector"),
     ignored_bool_flag("enable-priority-and-fairness"),

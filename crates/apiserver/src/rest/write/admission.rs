@@ -133,7 +133,7 @@ impl RequestContext<'_> {
             match admitted {
                 Ok(object) => return Ok(object.unwrap_or_default()),
                 Err(status) => {
-                    if !self.admission.resolve(self.server).await? {
+                    if !self.resolve_refusal(self.resource).await? {
                         return Err(status);
                     }
                 }
