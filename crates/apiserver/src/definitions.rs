@@ -20,6 +20,7 @@ use kinds::{Release, ServedResources};
 use membership::exclusion::{DefinedResource, SharedResources};
 use object::convert::{Conversion, convert};
 use registry::{CachedEntry, CachedValue, Registry, ResourceCache};
+use storageversion::{PublicationBarrier, Registration};
 use store::{Compare, Key, Revision};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,7 @@ use objects::CompiledVersion;
 
 use crate::discovery_pages::AggregatedDocuments;
 use crate::resource::Resource;
+use crate::storage_version_barrier::registration_of_definition;
 
 const SERVED_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition" };
@@ -67,6 +69,8 @@ pub(crate) struct CustomResource {
     pub(crate) live: Arc<LiveDefinition>,
     /// One per served version.
     resources: Vec<Arc<Resource>>,
+    /// The storage version to publish.
+    registration: Option<Arc<Registration>>,
 }
 
 /// The live value and its progress. Clones share it.
@@ -87,6 +91,8 @@ pub struct DefinitionFollower {
     conversion: fn(GroupVersion<&str>, GroupVersion<&str>) -> Option<Conversion>,
     snapshots: watch::Sender<Arc<CustomResources>>,
     shared: watch::Sender<SharedResources>,
+    /// Publishes storage versions; `None` with the feature gate off.
+    publication: Option<PublicationBarrier>,
 }
 
 impl LiveDefinitions {
@@ -103,6 +109,7 @@ impl LiveDefinitions {
             conversion: served.map_or(|_, _| None, |served| served.kind.strategy.conversion),
             snapshots: sender,
             shared: watch::Sender::default(),
+            publication: None,
         };
         let shared = follower.shared.subscribe();
         (Self { registry, crd_cache, snapshots, shared }, follower)
@@ -203,6 +210,13 @@ impl CustomResources {
 }
 
 impl DefinitionFollower {
+    /// Registers the storage versions of all definitions with `publication`.
+    pub fn publish_storage_versions(mut self, publication: PublicationBarrier) -> Self {
+        publication.expect_custom_registrations();
+        self.publication = Some(publication);
+        self
+    }
+
     /// Runs until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let follow = async {
@@ -213,7 +227,12 @@ impl DefinitionFollower {
             loop {
                 let snapshot = self.read_snapshot(&self.snapshots.borrow().clone());
                 let revision = snapshot.revision;
-                // First, because routing must know what a request waits for in the snapshot.
+                // First: a write in a new storage version must find the barrier closed until that version is published.
+                if let Some(publication) = &self.publication {
+                    let registrations = snapshot.by_name.values().filter_map(|found| found.registration.clone());
+                    publication.replace_custom_registrations(&registrations.collect::<Vec<_>>());
+                }
+                // Before the snapshot, because routing must know what a request waits for in the snapshot.
                 self.shared.send_replace(snapshot.shared().clone());
                 self.snapshots.send_replace(Arc::new(snapshot));
                 // Fails if the revision was compacted in between; the loop then takes a newer snapshot.
@@ -278,7 +297,8 @@ impl DefinitionFollower {
                 served.map(|(position, _)| Arc::new(Resource::custom(&live, position, &cache))).collect()
             }
         };
-        Some(CustomResource { live, resources })
+        let registration = registration_of_definition(&live.definition).map(Arc::new);
+        Some(CustomResource { live, resources, registration })
     }
 }
 

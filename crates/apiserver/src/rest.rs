@@ -24,6 +24,7 @@ use edge::{AuthorizedRequest, Request, RequestRecord, Response};
 use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use store::{Key, Revision};
+use tokio::time::Instant;
 
 use self::persist::ExecutionTracker;
 use crate::ApiServer;
@@ -46,6 +47,8 @@ struct RequestContext<'a> {
     record: &'a RequestRecord,
     /// Records whether the request has written anything.
     execution: &'a ExecutionTracker,
+    /// Of requests that are not long-running.
+    deadline: Instant,
 }
 
 /// Serves a request for a stored resource. The caller has checked that path and method fit the resource.
@@ -125,8 +128,8 @@ async fn serve_once(
     executed: &ExecutionTracker,
     request: BufferedRequest,
 ) -> Result<Response, Status> {
-    let AuthorizedRequest { caller, record, .. } = authorized;
-    let context = RequestContext { server, resource, target, caller, record, execution: executed };
+    let AuthorizedRequest { caller, record, deadline, .. } = authorized;
+    let context = RequestContext { server, resource, target, caller, record, execution: executed, deadline: *deadline };
     context.check_is_served()?;
     // Large futures are boxed, so that the future of a get stays small.
     let handling: BoxFuture<'_, Result<Response, Status>> = match (target.verb, &*target.subresource) {

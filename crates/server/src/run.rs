@@ -14,7 +14,7 @@ use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
 use membership::presence::{DuplicateIdentityError, Presence};
-use registry::{Registry, WatchCache, WriteBarrier};
+use registry::{Registry, WatchCache};
 use tasks::{Tasks, Workers};
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +22,7 @@ use crate::audit::AuditConfig;
 use crate::certificates::{self, ServerCertificates};
 use crate::config::Config;
 use crate::storage::{StorageProbe, StoreHandle};
-use crate::storageversion::{self, RunningStorageVersions};
+use crate::storageversion::{self, PreparedStorageVersions, RunningStorageVersions};
 use crate::{STOP_GRACE, check_draining, controllers, peers, stop_tasks};
 
 /// A running API server.
@@ -61,8 +61,7 @@ impl Server {
         let metrics = prometheus::Registry::new();
         let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
         let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
-        let core =
-            ServerCore::start(&config, address, rules.clone(), prepared.write_barrier(), &store, &tasks, &streams_end);
+        let core = ServerCore::start(&config, address, rules.clone(), &prepared, &store, &tasks, &streams_end);
         let live = core.server.definitions();
         let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live);
         let mut cluster = peers::start(&config, address, ports.clone(), live.shared(), &metrics, &tasks)?;
@@ -196,7 +195,7 @@ impl ServerCore {
         config: &Config,
         address: SocketAddr,
         rules: Arc<AccessRules>,
-        barrier: Arc<dyn WriteBarrier>,
+        versions: &PreparedStorageVersions,
         opened: &StoreHandle,
         tasks: &Tasks,
         streams_end: &CancellationToken,
@@ -207,11 +206,15 @@ impl ServerCore {
         resource_prefixes
             .extend(apiserver::storage_ports::internal_resource_prefixes(&config.prefix, &resource_prefixes));
         let cache = WatchCache::start(store.clone(), prefix, resource_prefixes, tasks);
-        let registry = Registry::new(store.clone(), cache.clone(), barrier);
+        let registry = Registry::new(store.clone(), cache.clone(), versions.write_barrier());
         let local = config.apiserver_config(address);
         let index = rules.index.clone();
         let (server, definitions) =
             ApiServer::new(registry.clone(), served_resources, &config.prefix, &local, rules, streams_end.clone());
+        let definitions = match versions.publication() {
+            Some(publication) => definitions.publish_storage_versions(publication),
+            None => definitions,
+        };
         let server = Arc::new(server);
         tasks.spawn("definitions", |stop| definitions.run(stop));
         let definition_controller = DefinitionController::new(server.clone(), &config.prefix);

@@ -178,9 +178,12 @@ impl DefinitionController {
             })
         };
         let registry = self.server.registry.with_server_author();
+        // An object that stays is stored in the storage version of this state of the definition.
+        let fence = resource.as_custom().map(|(live, _)| &live.fence);
+        let conditions = WriteConditions::unchanged(fence.map_or(&[], std::slice::from_ref));
         let mut found = false;
         let written = registry
-            .write(resource.storage_name(), &resource.cache, key, |current| {
+            .write_if(resource.storage_name(), &resource.cache, key, conditions, |current| {
                 found = current.is_some();
                 decide(current)
             })
@@ -189,6 +192,7 @@ impl DefinitionController {
             Ok(WriteOutcome::Deleted(_)) => Ok(true),
             Ok(WriteOutcome::Put(_)) => Ok(false),
             Ok(WriteOutcome::Unchanged) => Ok(!found),
+            Err(WriteError::ConditionChanged { .. } | WriteError::BarrierClosed(_)) => Ok(false),
             Err(error) => Err(error_status::status_for_write_error(error)),
         }
     }
