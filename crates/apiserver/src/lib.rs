@@ -250,10 +250,23 @@ impl ApiServer {
             return Ok(None);
         }
         if !self.definitions.catch_up().await {
-            let behind = "the custom resource definitions have not caught up with storage";
-            return Err(Status::service_unavailable(behind).with_retry_after(1));
+            return Err(rest::definitions_behind());
         }
-        Ok(self.definitions.snapshot().resource(name).cloned())
+        self.current_custom(name)
+    }
+
+    /// The custom resource of this name, as far as the definitions are known; an error if its definition cannot be read.
+    fn current_custom(&self, name: GroupVersionResource<&str>) -> Result<Option<Arc<Resource>>, Status> {
+        let current = self.definitions.snapshot();
+        match (current.resource(name), current.unreadable_reason(name)) {
+            (None, Some(reason)) => {
+                let GroupVersionResource { group, resource, .. } = name;
+                Err(Status::storage_read_error(format!(
+                    "the stored definition {resource}.{group} cannot be read: {reason}"
+                )))
+            }
+            (found, _) => Ok(found.cloned()),
+        }
     }
 
     /// The served custom resources.

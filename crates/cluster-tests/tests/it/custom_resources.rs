@@ -5,9 +5,12 @@ mod clients;
 mod controllers;
 mod deletion;
 mod kubectl;
+mod many_definitions;
 mod names;
 mod objects;
 mod storage_version_change;
+mod storage_versions;
+mod watches;
 
 use cluster_tests::client::FullResponse;
 use cluster_tests::wait::eventually;
