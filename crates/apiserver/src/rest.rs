@@ -1,6 +1,7 @@
 //! The handlers of the verbs and subresources of stored resources.
 
 mod binding;
+mod create;
 mod delete;
 mod eviction;
 mod get;
@@ -10,6 +11,7 @@ mod patch;
 mod persist;
 mod scale;
 mod token;
+mod update;
 mod watch;
 mod write;
 
@@ -30,6 +32,7 @@ use self::persist::ExecutionTracker;
 use crate::ApiServer;
 use crate::access_control::AuthenticatedCaller;
 use crate::error_status::{StatusContext, status_for_unimplemented};
+use crate::representation::ObjectRepresentation;
 use crate::request_body::{self, BufferedRequest};
 use crate::resource::Resource;
 
@@ -49,6 +52,8 @@ struct RequestContext<'a> {
     execution: &'a ExecutionTracker,
     /// Of requests that are not long-running.
     deadline: Instant,
+    /// The form of the object in the response of a write.
+    representation: ObjectRepresentation,
 }
 
 /// Serves a request for a stored resource. The caller has checked that path and method fit the resource.
@@ -145,7 +150,9 @@ async fn serve_read(
 ) -> Result<Response, Status> {
     let execution = &ExecutionTracker::default();
     let AuthorizedRequest { caller, record, deadline, .. } = authorized;
-    let context = RequestContext { server, resource, target, caller, record, execution, deadline: *deadline };
+    // Reads negotiate themselves: a watch offers other media types.
+    let (deadline, representation) = (*deadline, ObjectRepresentation::Full);
+    let context = RequestContext { server, resource, target, caller, record, execution, deadline, representation };
     context.check_is_served()?;
     match (target.verb, &*target.subresource) {
         (Verb::List, _) => list::list(context, request).await,
@@ -165,7 +172,18 @@ async fn serve_once(
     request: BufferedRequest,
 ) -> Result<Response, Status> {
     let AuthorizedRequest { caller, record, deadline, .. } = authorized;
-    let context = RequestContext { server, resource, target, caller, record, execution: executed, deadline: *deadline };
+    let representation =
+        ObjectRepresentation::negotiate(accept_header(&request), request.uri().query().unwrap_or_default())?;
+    let context = RequestContext {
+        server,
+        resource,
+        target,
+        caller,
+        record,
+        execution: executed,
+        deadline: *deadline,
+        representation,
+    };
     context.check_is_served()?;
     // Large futures are boxed, so that the future of a get stays small.
     let handling: BoxFuture<'_, Result<Response, Status>> = match (target.verb, &*target.subresource) {
@@ -178,8 +196,8 @@ async fn serve_once(
         (Verb::Create, "token") => Box::pin(token::create_token(context, request)),
         (Verb::Create, "binding") => Box::pin(binding::create_binding(context, request)),
         (Verb::Create, "eviction") => Box::pin(eviction::create_eviction(context, request)),
-        (Verb::Create, _) => Box::pin(write::create(context, request)),
-        (Verb::Update, _) => Box::pin(write::update(context, request)),
+        (Verb::Create, _) => Box::pin(create::create(context, request)),
+        (Verb::Update, _) => Box::pin(update::update(context, request)),
         (Verb::Patch, _) => Box::pin(patch::patch(context, request)),
         (Verb::Delete, _) => Box::pin(delete::delete(context, request)),
         (Verb::DeleteCollection, _) => Box::pin(delete::delete_collection(context, request)),
@@ -253,7 +271,7 @@ fn header_text<'a>(request: &'a BufferedRequest, name: &http::HeaderName) -> &'a
     request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn accept_header(request: &BufferedRequest) -> &str {
+pub(crate) fn accept_header(request: &BufferedRequest) -> &str {
     header_text(request, &ACCEPT)
 }
 

@@ -10,7 +10,7 @@ use schema::SchemaCursor;
 use serde_json::Value;
 
 use super::BufferedRequest;
-use super::write::with_warnings;
+use super::write::{ObjectWrite, with_warnings};
 use super::{RequestContext, content_type_header};
 use crate::built_in_types::{self, CheckedObject, FieldValidation, TypeCheckFailure};
 use crate::request_options::WriteOptions;
@@ -30,14 +30,15 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
         let checked = patch_request.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
-        warnings = checked.warnings;
         let name = &*context.target.name;
         decode::ensure_name_matches(&checked.object, name)
             .map_err(|rejection| context.rejection_status(rejection, name))?;
+        warnings = context.warnings(current, &checked.object);
+        warnings.extend(checked.warnings);
         Ok(checked.object)
     };
-    let response = context.update_object(&options, next).await?;
-    Ok(with_warnings(response, &warnings))
+    let (code, stored) = ObjectWrite::new(context, &options).update(&[], next).await?;
+    Ok(with_warnings(context.object_response(code, &stored), &warnings))
 }
 
 /// A parsed patch and its field validation. Applied again to the new state after a write conflict.

@@ -10,6 +10,7 @@ use object::{StoredObject, decode};
 
 use super::BufferedRequest;
 use super::patch::PatchRequest;
+use super::write::ObjectWrite;
 use super::{RequestContext, get, with_warnings};
 use crate::json_response;
 use crate::object_codec;
@@ -46,7 +47,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest
     check.map_err(|rejection| context.rejection_status(rejection, name))?;
     let next =
         |current: Option<&JsonObject>| context.apply_scale(current.ok_or_else(|| context.not_found())?, &body.object);
-    let (code, stored) = context.write_next(&options, &[], next).await?;
+    let (code, stored) = ObjectWrite::new(context, &options).update(&[], next).await?;
     Ok(with_warnings(context.respond_with_scale(code, &stored)?, &body.warnings))
 }
 
@@ -65,7 +66,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
         warnings = checked.warnings;
         context.apply_scale(current, &checked.object)
     };
-    let (code, stored) = context.write_next(&options, &[], next).await?;
+    let (code, stored) = ObjectWrite::new(context, &options).update(&[], next).await?;
     Ok(with_warnings(context.respond_with_scale(code, &stored)?, &warnings))
 }
 
