@@ -8,6 +8,7 @@ mod kubectl;
 mod many_definitions;
 mod names;
 mod objects;
+pub(crate) mod responses;
 mod storage_version_change;
 mod storage_versions;
 mod watches;

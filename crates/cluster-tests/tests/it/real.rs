@@ -1,3 +1,4 @@
 //! Tests beside a real kube-apiserver. They run with `cargo xtask real` alone, and fail without `KUBEBUILDER_ASSETS`.
 
+mod custom_responses;
 mod validation;
