@@ -256,6 +256,7 @@ impl RequestContext<'_> {
             unknown_fields::drop_unknown_fields(Some(old), &mut new, schema);
             unknown_fields::keep_unknown_fields(old, &mut new, schema);
         }
+        built_in_types::drop_disabled_fields(Some(old), &mut new, gates, resource.group_version_kind());
         let prepared = match part {
             Some(part) if part.writes_status => metadata::prepare_status_update(old, &mut new, rules),
             Some(_) | None => metadata::prepare_update(old, &mut new, rules),
@@ -401,6 +402,7 @@ fn prepare_for_create(
     let (release, kind) = (context.server.served_resources.release(), context.resource.group_version_kind());
     built_in_types::drop_fields_unknown_to_release(object, release, kind);
     built_in_types::set_defaults(object, &context.server.feature_gates, kind);
+    built_in_types::drop_disabled_fields(None, object, &context.server.feature_gates, kind);
     let status = if strategy.keeps_status_on_create { object.remove("status") } else { None };
     let create_context = CreateContext { now: current_time(), uid: &new_uid(), random: fastrand::u64(..) };
     metadata::prepare_create(object, rules, &create_context)?;
