@@ -119,6 +119,6 @@ pub(crate) fn status_for_ambiguous_budgets() -> Status {
 }
 
 /// The Status of a created subresource that returns no object.
-pub(crate) fn success_status() -> Status {
-    Status { outcome: StatusOutcome::Success, ..Status::default() }
+pub(crate) fn created_status() -> Status {
+    Status { outcome: StatusOutcome::Success, code: 201, ..Status::default() }
 }

@@ -50,6 +50,7 @@ mod devices;
 mod endpoints;
 mod event;
 mod eviction_request;
+mod expressions;
 mod flow_control;
 mod horizontal_pod_autoscaler;
 mod ingress;

@@ -47,7 +47,7 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
     options.is_dry_run |= write_options.is_dry_run;
     context.consume_disruption_budget(&options).await?;
     delete_object(context, context.object_key(name), name, &options).await?;
-    let mut response = json_response(error_status::success_status().to_json());
+    let mut response = json_response(error_status::created_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }

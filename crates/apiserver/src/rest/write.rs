@@ -414,7 +414,6 @@ fn prepare_for_create(
     let api_version = context.api_version();
     managed_fields::record_update(&JsonObject::new(), object, &context.field_manager(options, &api_version));
     let mut errors = validate::validate_metadata(object, rules);
-    errors.extend((strategy.validate_new)(&context.server.feature_gates, object));
     errors.extend(value_validation::validate_create(strategy, &context.server.feature_gates, object));
     errors.extend(context.validate_custom(object, None, &errors));
     Rejection::ensure_no_errors(errors)
