@@ -11,6 +11,7 @@ use kinds::{Release, types_of};
 use object::Rejection;
 use object::decode::{self, Decoded};
 use object::delete::DeleteOptions;
+use object::metadata;
 use schema::protobuf::{self, ProtobufError};
 use serde_json::Value;
 
@@ -58,7 +59,9 @@ pub(crate) fn read_object(
         Some(resource) => built_in_types::check_custom_body(decoded, resource, validation),
         None => built_in_types::check_body_types(decoded, expected.release, expected.kind, validation),
     };
-    built_in_types::or_bad_request(checked, expected.kind)
+    let mut checked = built_in_types::or_bad_request(checked, expected.kind)?;
+    checked.warnings.extend(metadata::dedup_owner_references(&mut checked.object));
+    Ok(checked)
 }
 
 /// Kubernetes' message for a body of a kind that no version of the release has; it names where the server collects them.

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::fields::list_items;
 use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
+use crate::update_validation::go_form::{GoLayout, go_struct_form};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::validation::Field;
@@ -137,7 +138,8 @@ fn check_drivers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     for new in list_items(update.new_value(path)).iter().map(comparable) {
         let old = olds.iter().find(|old| old.get("name") == new.get("name"));
         if old.is_some_and(|old| !is_object_equal(kind, old, &new)) {
-            errors.push(FieldError::invalid(path, new, FIELD_IS_IMMUTABLE));
+            let form = go_struct_form(&new, kind, kind.name(), GoLayout::Compact).unwrap_or_default();
+            errors.push(FieldError::invalid_without_value(path, FIELD_IS_IMMUTABLE).showing(form));
         }
     }
     errors

@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 use crate::fields::{list_items, object_field_mut, set_if_absent, set_if_empty};
 use crate::strategy::{KindStrategy, SubresourceStrategy};
+use crate::update_validation::go_form::{GoLayout, go_struct_form};
 use crate::update_validation::immutable_fields::{ImmutableField, fixed_field};
-use crate::update_validation::unified_diff::unified_diff;
+use crate::update_validation::unified_diff::diff_lines;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::validation::Field;
 use crate::validation::labels::SelectorValues;
@@ -249,7 +250,8 @@ fn check_volume_source(update: ObjectUpdate<'_>) -> Option<FieldError> {
     if old.keys().chain(new.keys()).all(is_kept) {
         return None;
     }
-    let difference = unified_diff(&Value::Object(old), &Value::Object(new));
+    let form = |source| go_struct_form(source, spec, "PersistentVolumeSource", GoLayout::Indented).unwrap_or_default();
+    let difference = diff_lines(&form(&old), &form(&new));
     let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
     Some(FieldError::forbidden("spec.persistentvolumesource", detail))
 }
@@ -283,7 +285,7 @@ fn check_volume_node_affinity(update: ObjectUpdate<'_>) -> Option<FieldError> {
         return None;
     }
     let detail = format!("{FIELD_IS_IMMUTABLE}, except for updating from beta label to GA");
-    Some(FieldError::invalid("nodeAffinity", update.displayed_value(path), detail))
+    Some(update.invalid("nodeAffinity", path, &detail))
 }
 
 fn rename_label_key(old: &mut Value, new: &Value) {

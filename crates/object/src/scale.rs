@@ -181,7 +181,9 @@ mod tests {
 
     #[test]
     fn apply_scale_sets_replicas() {
-        let scale = object(&json!({"metadata": {"name": "a", "namespace": "n", "resourceVersion": "6"}, "spec": {"replicas": 5}}));
+        let scale = object(
+            &json!({"metadata": {"name": "a", "namespace": "n", "resourceVersion": "6"}, "spec": {"replicas": 5}}),
+        );
         let scaled = apply_scale(&deployment(), &scale, &ScalePaths::WORKLOAD).unwrap();
         let mut expected = deployment();
         expected["spec"]["replicas"] = 5.into();
@@ -201,8 +203,10 @@ mod tests {
     fn apply_scale_rejects_invalid_replicas_and_uid() {
         let refused = |scale: Value| apply_scale(&deployment(), &object(&scale), &ScalePaths::WORKLOAD).unwrap_err();
         assert_eq!(
-            refused(json!({"metadata": {"name": "A", "namespace": "n", "finalizers": ["x"]}, "spec": {"replicas": -1}}))
-                .to_string(),
+            refused(
+                json!({"metadata": {"name": "A", "namespace": "n", "finalizers": ["x"]}, "spec": {"replicas": -1}})
+            )
+            .to_string(),
             "[metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
              characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
              validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'), metadata.finalizers[0]: \

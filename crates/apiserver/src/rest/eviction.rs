@@ -53,7 +53,10 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
 }
 
 fn delete_options(eviction: &JsonObject) -> Result<DeleteOptions, object::Rejection> {
-    let body = eviction.get("deleteOptions").filter(|options| !options.is_null()).map(ToString::to_string);
+    // The kind of options within another object has no meaning.
+    let mut options = eviction.get("deleteOptions").and_then(Value::as_object).cloned().unwrap_or_default();
+    options.retain(|field, _| field != "kind" && field != "apiVersion");
+    let body = (!options.is_empty()).then(|| Value::Object(options).to_string());
     DeleteOptions::parse(body.unwrap_or_default().as_bytes(), decode::BodyEncoding::Json, [])
 }
 
