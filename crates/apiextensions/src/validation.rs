@@ -41,6 +41,7 @@ use crate::definition::{DefinitionCondition, SchemaJson};
 use crate::naming;
 
 pub use approval::{APPROVED_ANNOTATION, ApprovalState, approval_state, is_protected_group};
+pub use conversion::validate_webhook_client;
 pub use warnings::warnings;
 
 const SCHEMA_TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
