@@ -30,6 +30,7 @@ use crate::coarse_timer::{self, CoarseTimer};
 use crate::graceful_stop::{StopMonitor, StopStep};
 use crate::handler::{AccessControl, CachedConnection, ClientConnection, LocalHandler};
 use crate::pipeline::Pipeline;
+use crate::request_framing::FramingError;
 use crate::seats::is_mutating;
 use crate::send_limit::{self, SendMonitor, StreamExecutor};
 use crate::write_coalescer::WriteCoalescer;
@@ -111,6 +112,10 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> ConnectionService<G, L> {
         connection: Arc<CachedConnection<G::ConnectionCache>>,
         mut request: Request,
     ) -> Result<Response, JoinError> {
+        if let Some(error) = FramingError::find(&request) {
+            tracing::debug!(client = %connection.client.client_address, ?error, "request rejected");
+            return Ok(error.to_response(request.version()));
+        }
         let uri = request.uri().clone();
         let path_and_query = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let target = Target::parse(request.method().as_str(), path_and_query);
