@@ -32,6 +32,7 @@ const ACCOUNT_MISSING: &str = "serviceaccount \"default\" not found";
 /// One request's admission.
 pub(crate) struct AdmissionSession {
     started: Instant,
+    deadline: Instant,
     state: Mutex<SessionState>,
 }
 
@@ -70,13 +71,13 @@ pub(crate) struct AdmittedWrite<'a> {
     pub(crate) random: u64,
 }
 
-impl Default for AdmissionSession {
-    fn default() -> Self {
-        Self { started: Instant::now(), state: Mutex::default() }
-    }
-}
-
 impl AdmissionSession {
+    /// The admission of a request that must be answered at `deadline`.
+    pub(crate) fn new(deadline: Instant) -> Self {
+        let started = Instant::now();
+        Self { started, deadline: deadline.min(started + REQUEST_TIMEOUT), state: Mutex::default() }
+    }
+
     /// Forgets what the last run of the decision needed.
     pub(crate) fn begin_decision(&self) {
         let mut state = self.state.lock();
@@ -167,7 +168,7 @@ impl AdmissionSession {
     async fn call(&self, server: &ApiServer, calls: &[PendingCall]) -> Result<(), Status> {
         let operation = self.state.lock().operation.map_or("", Operation::as_str);
         let timed_out = || Status::timeout("request did not complete within requested timeout", 0);
-        let remaining = &|| REQUEST_TIMEOUT.saturating_sub(self.started.elapsed());
+        let remaining = &|| self.deadline.saturating_duration_since(Instant::now());
         if remaining().is_zero() {
             return Err(timed_out());
         }

@@ -15,6 +15,7 @@ mod kubectl;
 mod lab;
 mod peers;
 mod preflight;
+mod raw_http;
 mod real;
 mod rest;
 mod rollout;
