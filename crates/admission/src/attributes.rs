@@ -45,7 +45,7 @@ pub struct Attributes<'a> {
     pub name: &'a str,
     /// Empty for cluster-scoped resources; of a Namespace its own name.
     pub namespace: &'a str,
-    /// Who asks.
+    /// The authenticated user of the request.
     pub user: &'a User,
     /// `CreateOptions`, `UpdateOptions` or `DeleteOptions` with kind and apiVersion; `None` for a connection.
     pub options: Option<&'a JsonObject>,

@@ -1,7 +1,7 @@
 //! NamespaceLifecycle: nothing is created in a namespace that is missing or terminating; the initial namespaces stay.
 //!
-//! The view may be a little old. Whoever stores a new object also compares the namespace's revision in the transaction, so
-//! that a namespace that terminates at the same time wins.
+//! The view may be a little old. The transaction that stores a new object also compares the namespace's revision, so that a
+//! namespace that terminates at the same time wins.
 
 use api::status::StatusCause;
 use api::{GroupResource, Status};

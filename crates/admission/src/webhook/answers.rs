@@ -10,7 +10,7 @@ use super::review::ReviewTemplate;
 /// A call that the sequence needs.
 #[derive(Clone, Debug)]
 pub struct PendingCall {
-    /// Whom to call.
+    /// The webhook to call.
     pub webhook: Arc<Webhook>,
     review: ReviewTemplate,
 }

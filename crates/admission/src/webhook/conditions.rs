@@ -154,7 +154,7 @@ fn namespace_type() -> DeclType {
     )
 }
 
-/// Evaluates the conditions of a webhook, all of them as Kubernetes does: one that is false outweighs errors of others.
+/// Evaluates the conditions of a webhook, all of them as Kubernetes does: a false condition outweighs errors of other conditions.
 pub(crate) fn evaluate(
     webhook: &Webhook,
     invocation: &Invocation,

@@ -65,7 +65,7 @@ fn disabled_plugins_do_not_run() {
 }
 
 #[test]
-fn priority_class_of_another_server_counts_at_once() {
+fn priority_class_is_resolved_and_unknown_one_refused() {
     for_each_store(|server| {
         let client = server.admin();
         block_on(async {
