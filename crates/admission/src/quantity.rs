@@ -33,7 +33,9 @@ impl Amount {
         let billionths = quantity_in_billionths(value)?;
         let text: Cow<'_, str> = match value {
             Value::String(text) => text.trim().into(),
-            other => other.to_string().into(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                value.to_string().into()
+            }
         };
         let suffix = text.trim_start_matches(|character: char| character.is_ascii_digit() || "+-.".contains(character));
         let notation = match suffix {

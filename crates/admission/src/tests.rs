@@ -1,5 +1,7 @@
 //! Tests of the sequence with a view, kinds and webhooks that the tests script.
 
+#![allow(clippy::needless_pass_by_value, reason = "cases are written as literals")]
+
 mod flags;
 mod matching;
 mod plugins;

@@ -42,7 +42,7 @@ pub(super) static CLAIM_RESIZE: Plugin = Plugin {
 pub(super) fn newest_default(objects: Vec<JsonObject>, annotations: &[&str]) -> Option<JsonObject> {
     let is_default = |class: &JsonObject| {
         let value = |key: &&str| get(class, &["metadata", "annotations", key]).and_then(Value::as_str) == Some("true");
-        annotations.iter().any(|key| value(key))
+        annotations.iter().any(value)
     };
     objects.into_iter().filter(is_default).min_by(|left, right| {
         let [left_time, right_time] = [left, right].map(|class| metadata_string(class, "creationTimestamp"));

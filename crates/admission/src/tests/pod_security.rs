@@ -159,7 +159,7 @@ fn namespace_labels_are_checked_against_its_pods() {
     let host = json!({"hostPID": true});
     let pods = Objects::default()
         .with("pods", pod("b", host.clone()))
-        .with("pods", pod("a", host.clone()))
+        .with("pods", pod("a", host))
         .with("pods", pod("z", json!({"hostPID": true, "containers": [{"name": "c", "ports": [{"hostPort": 1}]}]})))
         .with("pods", pod("fine", json!({})));
     let (none, baseline) = (json!({}), json!({"enforce": "baseline"}));

@@ -126,7 +126,6 @@ fn check_failure(mutating: bool, response: Result<Value, CallFailure>, fail: &Ex
 fn failures_follow_policy_with_texts_of_kubernetes() {
     let admitted = expect!["admitted"];
     let mutating = |response: Value, fail: &Expect| check_failure(true, Ok(response), fail, &admitted);
-    let validating = |response: Value, fail: &Expect| check_failure(false, Ok(response), fail, &admitted);
     let refused = CallFailure::not_called("Post \"https://localhost:1/x?timeout=10s\": connection refused", 503);
     check_failure(
         true,
@@ -187,6 +186,12 @@ fn failures_follow_policy_with_texts_of_kubernetes() {
             r#"500 InternalError Internal error occurred: failed calling webhook "w.x.y": unsupported patch type "Merge""#
         ]],
     );
+}
+
+#[test]
+fn validating_webhook_may_not_patch() {
+    let admitted = expect!["admitted"];
+    let validating = |response: Value, fail: &Expect| check_failure(false, Ok(response), fail, &admitted);
     validating(
         respond(json!({"allowed": true, "patch": "W10="})),
         &expect![[
