@@ -10,7 +10,7 @@ use crate::entries::{Entry, Operation, decode_entries, encode_entries, managed_f
 use crate::last_applied;
 use crate::ownership::{Change, Comparisons, reconcile_entries, release, typed_object, without_unmanaged};
 use crate::prune::{LastApplied, prune};
-use crate::typed::{Form, drop_supplied, merge, to_set, validate, values_equal};
+use crate::typed::{Form, drop_supplied, merge, restore_applied_empty, to_set, validate, values_equal};
 use crate::update::update_entries;
 use crate::{ConversionUnavailable, FieldManager, FieldSet, ObjectType, VersionedTypes};
 
@@ -120,7 +120,8 @@ impl<'a> Attempt<'a> {
         let applied = to_set(self.config, self.object_type.into());
         let applied = applied.recursive_difference(types.reset_fields(writer.api_version));
         let last = replace_own_entry(&mut entries, writer, applied);
-        let merged = prune(merged, last, &entries, writer.api_version, types)?;
+        let mut merged = prune(merged, last, &entries, writer.api_version, types)?;
+        restore_applied_empty(&mut merged, self.config, self.object_type.into());
         let change = Change { old: Cow::Borrowed(&live), new: Cow::Borrowed(&merged), form: Form::Exact };
         let mut comparisons = Comparisons::new(types, writer.api_version, self.object_type, change);
         let mut conflicts = Vec::new();
