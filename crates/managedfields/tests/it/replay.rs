@@ -143,8 +143,9 @@ pub(crate) fn replay(sequence: &Value) -> Vec<Finding> {
                     findings.push(Finding::Difference(format!("step {index}: {difference}")));
                     return findings;
                 }
-                let bytes = step["raw"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                for bytes in bytes {
+                let raw = step["raw"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                // Entries of custom resources pass through Go maps, whose keys are in the order of bytes.
+                for bytes in raw.filter(|_| !endpoint.is_custom) {
                     let set = serde_json::from_str(bytes).map(|set: Value| FieldSet::from_value(&set));
                     let encoded = set.expect("a set is JSON").expect("a set is valid").to_json();
                     if encoded != bytes {
