@@ -6,11 +6,12 @@ use api::json::JsonObject;
 use serde_json::Value;
 
 use crate::conflicts::Conflicts;
-use crate::entries::{Entry, Operation, decode_entries, encode_entries, managed_fields, set_managed_fields};
+use crate::entries::{Entry, Fields, Operation, decode_entries, encode_entries, managed_fields, set_managed_fields};
+use crate::field_set::intersects;
 use crate::last_applied;
 use crate::ownership::{Change, Comparisons, reconcile_entries, release, typed_object, without_unmanaged};
 use crate::prune::{LastApplied, prune};
-use crate::typed::{Form, drop_supplied, merge, restore_applied_empty, to_set, validate, values_equal};
+use crate::typed::{Form, drop_supplied, merge, objects_equal, restore_applied_empty, to_set, validate};
 use crate::update::update_entries;
 use crate::{ConversionUnavailable, FieldManager, FieldSet, ObjectType, VersionedTypes};
 
@@ -142,7 +143,7 @@ impl<'a> Attempt<'a> {
         if let Some(conflicts) = Conflicts::new(conflicts.filter(|(_, fields)| !fields.is_empty()).collect()) {
             return Err(ApplyError::Conflicts(conflicts));
         }
-        let is_changed = !values_equal(&Value::Object(live), &Value::Object(merged.clone()));
+        let is_changed = !objects_equal(&live, &merged);
         for own in kept.iter_mut().filter(|entry| entry.is_of(writer, Operation::Apply)) {
             let set = without_unmanaged(&own.set());
             if set != *own.set() {
@@ -165,7 +166,10 @@ impl<'a> Attempt<'a> {
 }
 
 fn conflicting_fields(entry: &Entry<'_>, comparison: &crate::typed::Comparison) -> FieldSet {
-    if comparison.modified.is_empty() && comparison.added.is_empty() {
+    let changed = [&comparison.modified, &comparison.added];
+    if let Fields::Encoded(raw) = &entry.fields
+        && !changed.iter().any(|set| intersects(raw, set))
+    {
         return FieldSet::default();
     }
     entry.set().intersection(&comparison.modified.union(&comparison.added))

@@ -52,13 +52,13 @@ impl VersionedTypes for Deployments {
     }
 }
 
-fn object(value: Value) -> JsonObject {
+fn object(value: &Value) -> JsonObject {
     value.as_object().expect("an object").clone()
 }
 
 /// A deployment with this spec.
-fn deployment(spec: Value) -> JsonObject {
-    object(json!({
+fn deployment(spec: &Value) -> JsonObject {
+    object(&json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "n"}, "spec": spec,
     }))
 }

@@ -16,7 +16,7 @@ mod to_set;
 mod validate;
 
 pub(crate) use atom::Type;
-pub(crate) use compare::{Comparison, compare, values_equal};
+pub(crate) use compare::{Comparison, compare, objects_equal};
 pub(crate) use go_form::{Form, drop_supplied, go_form};
 pub(crate) use merge::merge;
 pub(crate) use named_fields::with_named_fields;

@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn set(value: Value) -> FieldSet {
-    FieldSet::from_value(&value).expect("a valid set")
+fn set(value: &Value) -> FieldSet {
+    FieldSet::from_value(value).expect("a valid set")
 }
 
 #[track_caller]
@@ -14,7 +14,7 @@ fn check(set: &FieldSet, expected: &Expect) {
 
 #[test]
 fn set_encodes_elements_in_order_of_kubernetes() {
-    let set = set(json!({
+    let set = set(&json!({
         "v:\"b\"": {}, "v:1": {}, "v:true": {}, "v:\"<a>\"": {},
         "k:{\"port\":443,\"protocol\":\"TCP\"}": {"f:port": {}, ".": {}},
         "k:{\"port\":80.0,\"protocol\":\"TCP\"}": {"f:port": {}},
@@ -59,13 +59,13 @@ fn malformed_sets_are_rejected() {
 
 #[test]
 fn set_operations_distinguish_members_and_children() {
-    let one = set(json!({"f:a": {".": {}, "f:b": {}, "f:c": {}}, "f:d": {}}));
-    let other = set(json!({"f:a": {"f:b": {}}, "f:d": {"f:e": {}}}));
+    let one = set(&json!({"f:a": {".": {}, "f:b": {}, "f:c": {}}, "f:d": {}}));
+    let other = set(&json!({"f:a": {"f:b": {}}, "f:d": {"f:e": {}}}));
     check(&one.union(&other), &expect![[r#"{"f:a":{".":{},"f:b":{},"f:c":{}},"f:d":{".":{},"f:e":{}}}"#]]);
     check(&one.intersection(&other), &expect![[r#"{"f:a":{"f:b":{}}}"#]]);
     check(&one.difference(&other), &expect![[r#"{"f:a":{".":{},"f:c":{}},"f:d":{}}"#]]);
-    check(&one.recursive_difference(&set(json!({"f:a": {}}))), &expect![[r#"{"f:d":{}}"#]]);
-    check(&one.difference(&set(json!({"f:a": {}}))), &expect![[r#"{"f:a":{"f:b":{},"f:c":{}},"f:d":{}}"#]]);
+    check(&one.recursive_difference(&set(&json!({"f:a": {}}))), &expect![[r#"{"f:d":{}}"#]]);
+    check(&one.difference(&set(&json!({"f:a": {}}))), &expect![[r#"{"f:a":{"f:b":{},"f:c":{}},"f:d":{}}"#]]);
     check(&one.leaves(), &expect![[r#"{"f:a":{"f:b":{},"f:c":{}},"f:d":{}}"#]]);
 }
 
@@ -79,7 +79,7 @@ fn raw_set_is_compared_without_decoding() {
         (json!({"f:a": {".": {}, "f:x": {}}}), true, false),
         (json!({"f:x": {}}), false, false),
     ] {
-        let other = set(other);
+        let other = set(&other);
         assert_eq!((intersects(&raw, &other), contains_all(&raw, &other)), (intersecting, contained), "{other:?}");
     }
 }

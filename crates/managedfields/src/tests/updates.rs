@@ -1,10 +1,10 @@
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Deployments, deployment, entries, writer};
 use crate::{FieldManager, FieldSet, UpdateError, check_entries, keep_times_if_unchanged, manager_name, record_update};
 
 fn created() -> api::json::JsonObject {
-    let mut new = deployment(json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}}));
+    let mut new = deployment(&json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}}));
     record_update(None, &mut new, &writer("creator", 0), &Deployments::default()).expect("no conversion");
     new
 }
@@ -12,7 +12,7 @@ fn created() -> api::json::JsonObject {
 #[test]
 fn create_hides_structs_that_go_has_by_value() {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let mut new = deployment(json!({"paused": false, "selector": {"matchLabels": {"a": "b"}}, "template": template}));
+    let mut new = deployment(&json!({"paused": false, "selector": {"matchLabels": {"a": "b"}}, "template": template}));
     record_update(None, &mut new, &writer("creator", 0), &Deployments::default()).expect("no conversion");
     let expected = json!({"f:spec": {
         "f:selector": {},
@@ -141,7 +141,7 @@ fn update_is_refused_while_conversion_is_unavailable() {
 #[test]
 fn reset_fields_have_no_owner() {
     let types = Deployments { reset: FieldSet::of_names(&[["status"]]), ..Deployments::default() };
-    let mut new = deployment(json!({"replicas": 1}));
+    let mut new = deployment(&json!({"replicas": 1}));
     new.insert("status".to_owned(), json!({"replicas": 1}));
     record_update(None, &mut new, &writer("creator", 0), &types).expect("no conversion");
     assert_eq!(entries(&new).into_values().collect::<Vec<_>>(), [json!({"f:spec": {"f:replicas": {}}})]);
