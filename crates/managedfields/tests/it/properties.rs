@@ -17,7 +17,7 @@ fn spec(prefix: &'static str) -> impl Strategy<Value = Value> {
     let items = proptest::collection::btree_map(name, item, 0..3);
     (labels, tags, items, any::<bool>()).prop_map(|(labels, tags, items, is_reversed)| {
         let mut items: Vec<Value> =
-            items.into_iter().map(|(name, (value, tags))| item_value(&name, value, tags)).collect();
+            items.into_iter().map(|(name, (value, tags))| item_value(&name, value, &tags)).collect();
         if is_reversed {
             items.reverse();
         }
@@ -25,7 +25,7 @@ fn spec(prefix: &'static str) -> impl Strategy<Value = Value> {
     })
 }
 
-fn item_value(name: &str, value: Option<&str>, tags: std::collections::BTreeSet<String>) -> Value {
+fn item_value(name: &str, value: Option<&str>, tags: &std::collections::BTreeSet<String>) -> Value {
     let mut item = json!({"name": name});
     if let Some(value) = value {
         item["value"] = value.into();
@@ -36,7 +36,7 @@ fn item_value(name: &str, value: Option<&str>, tags: std::collections::BTreeSet<
     item
 }
 
-fn config(spec: Value) -> JsonObject {
+fn config(spec: &Value) -> JsonObject {
     let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "n"}, "spec": spec});
     object.as_object().expect("an object").clone()
 }
@@ -65,7 +65,7 @@ fn sorted(value: &Value) -> Value {
             Value::Array(items)
         }
         Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), sorted(value))).collect(),
-        _ => value.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 
@@ -118,12 +118,12 @@ fn json_value() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn second_apply_of_same_config_changes_nothing(first in spec("f"), other in spec("f"), config_spec in spec("f")) {
-        let mut live = applied(None, &config(first), "a", false).expect("no other manager");
+        let mut live = applied(None, &config(&first), "a", false).expect("no other manager");
         let mut updated = live.clone();
         updated.insert("spec".to_owned(), other);
         record_update(Some(&live), &mut updated, &manager("u"), &Endpoint::widget()).expect("no conversion");
-        live = applied(Some(&updated), &config(config_spec.clone()), "a", true).expect("forced");
-        let again = apply(Some(&live), &config(config_spec), false, &manager("a"), &Endpoint::widget());
+        live = applied(Some(&updated), &config(&config_spec), "a", true).expect("forced");
+        let again = apply(Some(&live), &config(&config_spec), false, &manager("a"), &Endpoint::widget());
         prop_assert_eq!(again, Ok(None));
     }
 
@@ -133,8 +133,8 @@ proptest! {
             .into_iter()
             .map(|order| {
                 let [first, second] = order;
-                let live = applied(None, &config(first.0.clone()), first.1, false).expect("no other manager");
-                applied(Some(&live), &config(second.0.clone()), second.1, false).expect("no common fields")
+                let live = applied(None, &config(first.0), first.1, false).expect("no other manager");
+                applied(Some(&live), &config(second.0), second.1, false).expect("no common fields")
             })
             .collect();
         prop_assert_eq!(sorted(&spec_of(&results[0])), sorted(&spec_of(&results[1])));
@@ -146,9 +146,9 @@ proptest! {
 
     #[test]
     fn apply_keeps_fields_of_other_applier(first in spec("f"), other in spec("f"), second in spec("f")) {
-        let live = applied(None, &config(first), "a", false).expect("no other manager");
-        let live = applied(Some(&live), &config(other.clone()), "b", true).expect("forced");
-        match applied(Some(&live), &config(second.clone()), "a", false) {
+        let live = applied(None, &config(&first), "a", false).expect("no other manager");
+        let live = applied(Some(&live), &config(&other), "b", true).expect("forced");
+        match applied(Some(&live), &config(&second), "a", false) {
             Ok(result) => {
                 prop_assert!(contains(&spec_of(&result), &other), "{result:?}");
                 prop_assert!(contains(&spec_of(&result), &second), "{result:?}");
@@ -159,9 +159,9 @@ proptest! {
 
     #[test]
     fn field_without_owner_goes(first in spec("f"), second in spec("f")) {
-        let live = applied(None, &config(first), "a", false).expect("no other manager");
-        let live = applied(Some(&live), &config(second.clone()), "a", false).expect("no other manager");
-        let fresh = applied(None, &config(second), "a", false).expect("no other manager");
+        let live = applied(None, &config(&first), "a", false).expect("no other manager");
+        let live = applied(Some(&live), &config(&second), "a", false).expect("no other manager");
+        let fresh = applied(None, &config(&second), "a", false).expect("no other manager");
         let without_empty = |object: &JsonObject| {
             let mut spec = spec_of(object);
             if let Value::Object(fields) = &mut spec {
@@ -184,13 +184,13 @@ proptest! {
 
     #[test]
     fn entries_of_any_form_are_read_or_rejected(entries in json_value(), spec in spec("f")) {
-        let mut live = config(spec.clone());
+        let mut live = config(&spec);
         live["metadata"]["managedFields"] = json!([{
             "manager": "m", "operation": "Update", "apiVersion": "example.com/v1", "fieldsType": "FieldsV1", "fieldsV1": entries,
         }]);
         let mut new = live.clone();
         new["spec"]["text"] = "t".into();
         record_update(Some(&live), &mut new, &manager("u"), &Endpoint::widget()).expect("no conversion");
-        let _ = apply(Some(&live), &config(spec), false, &manager("a"), &Endpoint::widget());
+        let _ = apply(Some(&live), &config(&spec), false, &manager("a"), &Endpoint::widget());
     }
 }

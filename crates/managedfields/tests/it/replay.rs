@@ -271,12 +271,10 @@ fn run_step(
 }
 
 fn shown_error(error: &ApplyError) -> StepError {
-    let mut causes: Vec<String> = match error {
-        ApplyError::Conflicts(conflicts) => {
-            conflicts.causes().map(|(message, field)| format!("{message} | {field}")).collect()
-        }
-        _ => Vec::new(),
-    };
+    let mut causes: Vec<String> = Vec::new();
+    if let ApplyError::Conflicts(conflicts) = error {
+        causes.extend(conflicts.causes().map(|(message, field)| format!("{message} | {field}")));
+    }
     causes.sort();
     (error.to_string(), causes)
 }
@@ -298,10 +296,7 @@ fn minimal_struct(object: &JsonObject, kind: StructType<'_>, drops_empty: bool) 
     let mut result = Map::new();
     for (name, value) in object {
         let Some(field) = kind.field(name) else { continue };
-        let value = match value {
-            Value::Null => Value::Null,
-            value => minimal_value(value, field.value_type(), drops_empty),
-        };
+        let value = if value.is_null() { Value::Null } else { minimal_value(value, field.value_type(), drops_empty) };
         let is_zero = match (&value, field.value_type().form()) {
             (Value::Null, _) => true,
             (Value::Object(object), TypeForm::Struct(_)) => {
