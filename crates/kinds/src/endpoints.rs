@@ -28,7 +28,7 @@ pub(crate) static ENDPOINTS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static ENDPOINT_SLICE_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::CountedWithLabels, ..RULES },
     validate: slice::check_slice,
     immutable_fields: &[fixed_field("addressType")],
     columns: SLICES,

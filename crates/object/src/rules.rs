@@ -63,6 +63,8 @@ pub enum GenerationRule {
     Counted,
     /// Like `Counted`, and changes of annotations: deployments.
     CountedWithAnnotations,
+    /// Like `Counted`, and changes of labels: endpoint slices.
+    CountedWithLabels,
     /// The kind has no generation.
     Absent,
 }
