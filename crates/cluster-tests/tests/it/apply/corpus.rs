@@ -145,7 +145,7 @@ fn services() -> Vec<CorpusKind> {
         r#"{"spec":{"clusterIP":"None","clusterIPs":["None"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","ports":[{"port":80}]}}"#,
         r#"[{"spec":{"ports":[{"port":80,"targetPort":8080}]}},{"spec":{"ports":[{"port":80,"name":"web"},{"port":81,"name":"b","protocol":"UDP"}]}},
 {"spec":{"ports":[{"port":443,"name":"tls"}]}},{"spec":{"selector":{"a":"b"}}},{"spec":{"selector":{"c":"d"}}},
-{"spec":{"sessionAffinity":"ClientIP"}},{"spec":{"publishNotReadyAddresses":true}},{"spec":{"externalIPs":["1.2.3.4"]}}]"#,
+{"spec":{"sessionAffinity":"ClientIP"}},{"spec":{"publishNotReadyAddresses":true}}]"#,
         &["/spec/selector", "/spec/ports/0/targetPort", "/spec/sessionAffinity"],
     );
     service.status_fragments = parse(

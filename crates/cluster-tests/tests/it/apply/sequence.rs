@@ -49,7 +49,7 @@ pub(crate) struct StepResult {
     pub(crate) code: u16,
     pub(crate) content: Value,
     /// Whether the resourceVersion changed.
-    is_written: bool,
+    pub(crate) is_written: bool,
 }
 
 /// The steps of a seed on a kind.
@@ -115,7 +115,7 @@ fn fragments(kind: &CorpusKind, random: &mut Random, base: &Value) -> Value {
 }
 
 /// Merges objects, and lists of objects by their first key; replaces everything else.
-fn merge(into: &mut Value, fragment: &Value) {
+pub(crate) fn merge(into: &mut Value, fragment: &Value) {
     match (into, fragment) {
         (Value::Object(into), Value::Object(fragment)) => {
             for (name, value) in fragment {
