@@ -8,12 +8,12 @@ use crate::strategy::{KindStrategy, SubresourceStrategy, WritableFields};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
-    prepare_for_create: |_, new| {
-        keep_names_of_secrets(new);
+    prepare_for_create: |_, account| {
+        keep_names_of_secrets(account);
         Ok(())
     },
-    prepare_for_update: |_, new| {
-        keep_names_of_secrets(new);
+    prepare_for_update: |_, account| {
+        keep_names_of_secrets(account);
         Ok(())
     },
     subresources: &[SubresourceStrategy::new("token", WritableFields::HandlerDefined)],
@@ -21,11 +21,8 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Drops everything but the names of secrets: they are in the namespace of the service account.
-fn keep_names_of_secrets(object: &mut JsonObject) {
-    for secret in object.get_mut("secrets").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(secret) = secret.as_object_mut() {
-            secret.retain(|field, _| field == "name");
-        }
-    }
+/// Of a reference to a secret only the name counts.
+fn keep_names_of_secrets(account: &mut JsonObject) {
+    let secrets = account.get_mut("secrets").and_then(Value::as_array_mut).into_iter().flatten();
+    secrets.filter_map(Value::as_object_mut).for_each(|secret| secret.retain(|field, _| field == "name"));
 }

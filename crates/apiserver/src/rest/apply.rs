@@ -44,7 +44,7 @@ pub(super) async fn apply(
         true => write.update_or_create(next).await?,
         false => write.update(&[], next).await?,
     };
-    Ok(with_warnings(context.object_response(code, &stored), &warnings))
+    Ok(with_warnings(context.object_response(code, &stored).await?, &warnings))
 }
 
 /// The body of an apply. It is merged again into the new state after a write conflict.

@@ -51,13 +51,16 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
     options.is_dry_run |= write_options.is_dry_run;
     context.consume_disruption_budget(&options).await?;
     delete_object(context, context.object_key(name), name, &options).await?;
-    let mut response = json_response(error_status::success_status().to_json());
+    let mut response = json_response(error_status::created_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }
 
 fn delete_options(eviction: &JsonObject) -> Result<DeleteOptions, object::Rejection> {
-    let body = eviction.get("deleteOptions").filter(|options| !options.is_null()).map(ToString::to_string);
+    // The kind of options within another object has no meaning.
+    let mut options = eviction.get("deleteOptions").and_then(Value::as_object).cloned().unwrap_or_default();
+    options.retain(|field, _| field != "kind" && field != "apiVersion");
+    let body = (!options.is_empty()).then(|| Value::Object(options).to_string());
     DeleteOptions::parse(body.unwrap_or_default().as_bytes(), decode::BodyEncoding::Json, [])
 }
 
@@ -69,7 +72,7 @@ impl RequestContext<'_> {
             registry.get(&self.resource.cache, &self.object_key(&self.target.name), ReadConsistency::Latest).await;
         let found = found.map_err(error_status::status_for_read_error)?.ok_or_else(|| self.not_found())?;
         let CachedValue::Object(stored) = &found.value else { return Err(self.not_found()) };
-        let pod = object_codec::decode_served(stored, self.resource);
+        let pod = object_codec::decode_served(stored, self.resource)?;
         let Some(budgets) =
             self.server.resolve(DISRUPTION_BUDGETS).filter(|_| !disruption_budget::needs_no_budget(&pod))
         else {
@@ -85,7 +88,8 @@ impl RequestContext<'_> {
     async fn find_budgets(self, budgets: &Resource, pod: &JsonObject) -> Result<Vec<Key>, Status> {
         let within = Key::from([budgets.cache.prefix().as_ref(), self.namespace().as_bytes(), b"/"].concat());
         let covers = |stored: &StoredObject| {
-            disruption_budget::budget_selects_pod(&object_codec::decode_served(stored, budgets), pod)
+            object_codec::decode_served(stored, budgets)
+                .is_ok_and(|budget| disruption_budget::budget_selects_pod(&budget, pod))
         };
         let selection = ListSelection { prefix: within, start_key: Key::new(), limit: None, filter: &covers };
         let page = self.server.registry.list(&budgets.cache, &selection, ReadConsistency::Latest).await;
@@ -102,12 +106,12 @@ impl RequestContext<'_> {
         let decide = |current: Option<&StoredObject>| {
             // A budget that was deleted in between forbids nothing.
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
-            let budget = object_codec::decode_served(current, budgets);
+            let budget = object_codec::decode_served(current, budgets)?;
             let consumed = disruption_budget::consume_disruption(&budget, pod, current_time());
             match consumed.map_err(|refusal| refusal_status(refusal, &current.name))? {
                 Some(mut updated_budget) if !options.is_dry_run => {
                     self.record_budget_status(budgets, &budget, &mut updated_budget)?;
-                    let value = object_codec::encode_for_storage(updated_budget, budgets);
+                    let value = object_codec::encode_for_storage(updated_budget, budgets)?;
                     Ok(WriteDecision::Put { value, ttl: None })
                 }
                 Some(_) | None => Ok(WriteDecision::Keep),

@@ -42,7 +42,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
         Ok(RequestedState::Sent(checked.object))
     };
     let (code, stored) = ObjectWrite::new(context, &options).update(&[], next).await?;
-    Ok(with_warnings(context.object_response(code, &stored), &warnings))
+    Ok(with_warnings(context.object_response(code, &stored).await?, &warnings))
 }
 
 /// Rejects a body that is no patch that the resource accepts. Precedes the check of the options.

@@ -23,16 +23,16 @@ use crate::request_options::{APPLY_PATCH, WriteOptions, content_type};
 const SCALE_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
 const SCALE_API_VERSION: &str = "autoscaling/v1";
 
-pub(super) async fn get(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
+pub(super) async fn get(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
     let encode = |stored: &StoredObject| {
-        let object = object_codec::decode_served(stored, context.resource);
+        let object = object_codec::decode_served(stored, context.resource)?;
         let scale = match context.custom_scale() {
             Some(custom) => custom.get(&object).map_err(status_for_scale_error)?,
             None => scale::scale_from_object(&object, &context.resource.strategy().scale),
         };
         Ok(json_response(api::json::to_go_json(&scale)))
     };
-    get::respond_with_object(context, &request, encode).await
+    get::respond_with_object(context, request, encode).await
 }
 
 pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
@@ -53,7 +53,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest
     let next =
         |current: Option<&JsonObject>| write.next_of_scale(current, |_, _| Ok(ScaleState::Sent(body.object.clone())));
     let (code, stored) = write.update(&[], next).await?;
-    Ok(with_warnings(context.respond_with_scale(code, &stored)?, &body.warnings))
+    Ok(with_warnings(context.respond_with_scale(code, &stored).await?, &body.warnings))
 }
 
 pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
@@ -74,7 +74,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
         })
     };
     let (code, stored) = write.update(&[], next).await?;
-    Ok(with_warnings(context.respond_with_scale(code, &stored)?, &warnings))
+    Ok(with_warnings(context.respond_with_scale(code, &stored).await?, &warnings))
 }
 
 async fn apply(
@@ -99,7 +99,7 @@ async fn apply(
     };
     let (code, stored) = write.update(&[], next).await?;
     let warnings: Vec<String> = configuration.warnings().collect();
-    Ok(with_warnings(context.respond_with_scale(code, &stored)?, &warnings))
+    Ok(with_warnings(context.respond_with_scale(code, &stored).await?, &warnings))
 }
 
 /// The `Scale` that a request asks for.
@@ -162,8 +162,9 @@ impl RequestContext<'_> {
         scaled.map_err(|rejection| self.rejection_status(rejection, &self.target.name))
     }
 
-    fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Result<Response, Status> {
-        let object = object_codec::decode_served(stored, self.resource);
+    async fn respond_with_scale(self, code: StatusCode, stored: &StoredObject) -> Result<Response, Status> {
+        self.resource.convert_ahead(std::iter::once(stored)).await?;
+        let object = object_codec::decode_served(stored, self.resource)?;
         let scale = match self.custom_scale() {
             Some(custom) => custom.after_write(&object).map_err(status_for_scale_error)?,
             None => scale::scale_from_object(&object, &self.resource.strategy().scale),

@@ -34,7 +34,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest
         false => write.update(&[], next).await?,
     };
     kind_warnings.append(&mut warnings);
-    Ok(with_warnings(context.object_response(code, &stored), &kind_warnings))
+    Ok(with_warnings(context.object_response(code, &stored).await?, &kind_warnings))
 }
 
 impl RequestContext<'_> {

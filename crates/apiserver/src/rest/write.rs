@@ -140,7 +140,7 @@ impl<'a> ObjectWrite<'a> {
     ) -> Result<(StatusCode, StoredObject), WriteError<Status>> {
         let resource = self.context.resource;
         let decide = |current: Option<&StoredObject>| {
-            let live = current.map(|stored| self.read_live(stored));
+            let live = current.map(|stored| self.read_live(stored)).transpose()?;
             let is_outdated = current.is_some_and(|stored| !resource.is_stored_in_current_version(stored));
             let requested = next(live.as_ref())?;
             self.decide(live.as_ref().map(|object| LiveObject { object, is_outdated }), requested)
@@ -150,11 +150,11 @@ impl<'a> ObjectWrite<'a> {
 
     /// The stored object in the version of the request. An older release may have stored fewer defaults; kube-apiserver
     /// sets them on every object that it reads, and so no writer owns them.
-    fn read_live(&self, stored: &StoredObject) -> JsonObject {
+    fn read_live(&self, stored: &StoredObject) -> Result<JsonObject, Status> {
         let resource = self.context.resource;
-        let mut live = object_codec::decode_served(stored, resource);
+        let mut live = object_codec::decode_served(stored, resource)?;
         built_in_types::set_defaults(&mut live, &self.context.server.feature_gates, resource.group_version_kind());
-        live
+        Ok(live)
     }
 
     /// Decides a write on the current state: all steps between the request and the store.
@@ -178,7 +178,7 @@ impl<'a> ObjectWrite<'a> {
         self.validate_create(&new)?;
         self.context.authorize_create()?;
         // Validating admission comes here.
-        Ok(self.put(new))
+        self.put(new)
     }
 
     fn decide_update(&self, live: &LiveObject<'_>, requested: RequestedState) -> Result<WriteDecision, Status> {
@@ -202,7 +202,7 @@ impl<'a> ObjectWrite<'a> {
         if object::metadata::is_no_op(old, &new) && !live.is_outdated {
             return Ok(WriteDecision::Keep);
         }
-        Ok(self.put(new))
+        self.put(new)
     }
 
     /// Makes the writer the owner of the fields that it changes.
@@ -217,9 +217,10 @@ impl<'a> ObjectWrite<'a> {
     }
 
     /// Stores an object in the storage version.
-    fn put(&self, object: JsonObject) -> WriteDecision {
+    fn put(&self, object: JsonObject) -> Result<WriteDecision, Status> {
         let resource = self.context.resource;
-        WriteDecision::Put { value: object_codec::encode_for_storage(object, resource), ttl: resource.rules().ttl }
+        let value = object_codec::encode_for_storage(object, resource)?;
+        Ok(WriteDecision::Put { value, ttl: resource.rules().ttl })
     }
 
     /// Commits what `decide` decides on the newest state; a dry run commits nothing. The object is the one that the
@@ -289,11 +290,12 @@ pub(super) enum CreateError {
 }
 
 impl RequestContext<'_> {
-    pub(super) fn object_response(self, code: StatusCode, stored: &StoredObject) -> Response {
-        let encoded = self.representation.encode_object(stored, self.resource, ColumnDefinitions::Included);
+    pub(super) async fn object_response(self, code: StatusCode, stored: &StoredObject) -> Result<Response, Status> {
+        self.resource.convert_ahead(std::iter::once(stored)).await?;
+        let encoded = self.representation.encode_object(stored, self.resource, ColumnDefinitions::Included)?;
         let mut response = json_response(encoded);
         *response.status_mut() = code;
-        response
+        Ok(response)
     }
 }
 

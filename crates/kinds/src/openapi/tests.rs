@@ -1,6 +1,6 @@
 use expect_test::{Expect, expect};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::*;
 use crate::feature_gates::FeatureGates;

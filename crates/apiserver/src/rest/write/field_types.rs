@@ -77,7 +77,10 @@ impl VersionedTypes for ResourceTypes<'_> {
         match self.resource.as_custom() {
             Some((live, _)) => {
                 let version = live.version_of_group(group_version).ok_or_else(unknown)?;
-                live.convert(&mut converted, version);
+                // A conversion that a webhook must perform first is missing now; the write is then decided again.
+                live.convert(&mut converted, version, self.resource.conversions()).map_err(|status| {
+                    ConversionUnavailable { api_version: api_version.to_owned(), reason: status.message }
+                })?;
             }
             None => object::convert::convert(
                 &mut converted,
