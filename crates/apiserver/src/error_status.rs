@@ -39,7 +39,9 @@ pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusC
         },
         Rejection::Conflict { reason, .. } => Status::conflict(status_context.resource, status_context.name, reason),
         Rejection::TooLarge(message) => Status::request_entity_too_large(message),
-        Rejection::Unprocessable(message) => {
+        // The reason stays out of the response, as in kube-apiserver.
+        Rejection::Unprocessable(_) => {
+            let message = "the server rejected our request due to an error in our request".to_owned();
             Status { message, reason: StatusReason::Invalid, code: 422, ..Status::default() }
         }
         Rejection::Unclassified(message) => Status::internal_error(message),

@@ -12,7 +12,7 @@ mod field_defaults;
 mod value_structs;
 
 use api::json::JsonObject;
-use schema::{StructType, TypeForm, ValueType};
+use schema::{StructType, TypeForm, ValueType, ZeroEncoding};
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
@@ -71,7 +71,7 @@ pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
 fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
     let mut object = Map::new();
     for field in kind.fields() {
-        let is_written = field.is_required() || WRITTEN_THOUGH_EMPTY.contains(&(kind.name(), field.name()));
+        let is_written = field.is_required() || field.zero_encoding() == ZeroEncoding::Zero;
         let zero = match field.value_type().form() {
             TypeForm::Text => Value::from(""),
             TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Value::from(0),
@@ -85,16 +85,6 @@ fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
     }
     object
 }
-
-/// Empty parts of a status that Go encodes because they are neither pointers nor `omitempty`.
-const WRITTEN_THOUGH_EMPTY: [(&str, &str); 6] = [
-    ("IngressStatus", "loadBalancer"),
-    ("NodeDaemonEndpoints", "kubeletEndpoint"),
-    ("NodeStatus", "daemonEndpoints"),
-    ("NodeStatus", "nodeInfo"),
-    ("ServiceStatus", "loadBalancer"),
-    ("StatefulSetStatus", "availableReplicas"),
-];
 
 fn apply_defaults_to_value(value: &mut Value, shape: ValueType<'_>, gates: &FeatureGates) {
     match (shape.form(), value) {
