@@ -9,6 +9,7 @@ mod conversion;
 mod objects;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -35,8 +36,14 @@ use crate::resource::Resource;
 
 const SERVED_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition" };
+const SERVED_API_VERSION: &str = "apiextensions.k8s.io/v1";
 /// How long a request waits until the served custom resources have caught up with storage.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
+/// Reason of a 503 if the absence of a custom resource cannot be proven.
+pub(crate) const DEFINITIONS_BEHIND: &str = "the custom resource definitions have not caught up with storage";
+
+/// The next [`LiveDefinition::schema_number`]. Shared by all servers of a process, so that no number has two meanings.
+static NEXT_SCHEMA_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// A definition in the state of one revision, with everything that serving its versions needs.
 #[derive(Debug)]
@@ -48,6 +55,8 @@ pub(crate) struct LiveDefinition {
     pub(crate) fence: Compare,
     /// The release whose formats and CEL libraries apply.
     pub(crate) release: Release,
+    /// Differs between states of definitions with different schemas; counts from 1.
+    pub(crate) schema_number: u64,
     /// One per version. States of a definition that differ in their status only share it.
     compiled: Arc<[OnceLock<Option<CompiledVersion>>]>,
     /// Shared like `compiled`.
@@ -156,6 +165,11 @@ impl LiveDefinitions {
 }
 
 impl CustomResources {
+    /// The revision of the last change of any definition.
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
     /// The resource of this name, if the version is served.
     pub(crate) fn resource(&self, name: GroupVersionResource<&str>) -> Option<&Arc<Resource>> {
         // No group without a dot can be that of a definition.
@@ -252,9 +266,14 @@ impl DefinitionFollower {
         known: Option<&CustomResource>,
     ) -> Option<CustomResource> {
         let CachedValue::Object(stored) = &cached.value else { return None };
-        let mut object = stored.to_object();
-        convert(&mut object, SERVED_KIND, self.conversion);
-        let definition = match Definition::from_object(&object) {
+        let read = if *stored.api_version == *SERVED_API_VERSION {
+            Definition::from_json(&stored.body)
+        } else {
+            let mut object = stored.to_object();
+            convert(&mut object, SERVED_KIND, self.conversion);
+            Definition::from_object(&object)
+        };
+        let definition = match read {
             Ok(definition) => Arc::new(definition),
             Err(error) => {
                 tracing::error!(key = %key.escape_ascii(), %error, "stored definition cannot be read; it is not served");
@@ -269,15 +288,17 @@ impl DefinitionFollower {
             let (known, new) = (&known.live.definition.metadata, &definition.metadata);
             known.uid == new.uid && known.generation == new.generation && new.generation > 0
         };
-        let (compiled, conversion) = match known.filter(has_same_spec) {
-            Some(known) => (known.live.compiled.clone(), known.live.conversion.clone()),
-            None => {
-                let compiled = versions.iter().map(|_| OnceLock::new()).collect();
-                (compiled, Arc::new(ConversionScope::new(&definition.spec)))
-            }
+        let (schema_number, compiled, conversion) = match known.filter(has_same_spec) {
+            Some(known) => (known.live.schema_number, known.live.compiled.clone(), known.live.conversion.clone()),
+            None => (
+                NEXT_SCHEMA_NUMBER.fetch_add(1, Ordering::Relaxed),
+                versions.iter().map(|_| OnceLock::new()).collect(),
+                Arc::new(ConversionScope::new(&definition.spec)),
+            ),
         };
         let release = self.release;
-        let live = Arc::new(LiveDefinition { definition, versions, fence, release, compiled, conversion });
+        let live =
+            Arc::new(LiveDefinition { definition, versions, fence, release, schema_number, compiled, conversion });
         let names = &live.definition.spec;
         let cache = self.registry.cache().custom_resource_cache(&names.group, &names.names.plural);
         let resources = match cache.filter(|_| live.definition.is_served()) {
@@ -295,6 +316,11 @@ impl LiveDefinition {
     /// The version of this name, served or not.
     pub(crate) fn version(&self, name: &str) -> Option<&CustomResourceVersion> {
         self.versions.iter().find(|version| version.version().name == name)
+    }
+
+    /// The version of this group and name, served or not.
+    pub(crate) fn version_of_group(&self, name: GroupVersion<&str>) -> Option<&CustomResourceVersion> {
+        self.version(name.version).filter(|_| self.definition.spec.group == name.group)
     }
 
     /// True if nothing that a write depends on differs between two states of a definition.

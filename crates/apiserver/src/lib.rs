@@ -14,6 +14,7 @@ pub mod definitions;
 mod discovery_pages;
 mod error_status;
 mod object_codec;
+mod openapi_documents;
 mod openapi_pages;
 mod openid_pages;
 pub mod rbac_index;
@@ -37,7 +38,6 @@ use bytes::Bytes;
 use edge::response::{json_response, page_not_found};
 use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
 use futures_util::future::BoxFuture;
-use kinds::openapi::OpenApi;
 use kinds::{FeatureGates, ServedResource, ServedResources, StoredResource};
 use membership::documents::UnimplementedResource;
 use registry::{Registry, ValueFormat};
@@ -52,9 +52,10 @@ pub use discovery_pages::oldest_aggregated_version;
 pub use services::ServiceRouting;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
-use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
+use crate::definitions::{Converter, DEFINITIONS_BEHIND, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
+use crate::openapi_documents::OpenApiDocuments;
 use crate::resource::Resource;
 use crate::reviews::ReviewResource;
 use crate::services::CachedServices;
@@ -70,7 +71,7 @@ pub struct ApiServer {
     definitions: LiveDefinitions,
     converter: Arc<Converter>,
     discovery_pages: DiscoveryPages,
-    openapi: OpenApi,
+    openapi: Arc<OpenApiDocuments>,
     feature_gates: FeatureGates,
     version_page: Bytes,
     watch_seconds_min: u64,
@@ -163,7 +164,7 @@ impl ApiServer {
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
         let server = Self {
-            openapi: OpenApi::new(served_resources.clone()),
+            openapi: Arc::new(OpenApiDocuments::new(served_resources.clone())),
             feature_gates: config.feature_gates.clone(),
             registry,
             served_resources,
@@ -202,7 +203,12 @@ impl ApiServer {
                 if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
                 }
-                if let Some(response) = openapi_pages::serve(&self.openapi, &page.path, query, request.headers()) {
+                let (documents, definitions) = (&self.openapi, &self.definitions);
+                if page.path.starts_with("/openapi/")
+                    && let Some(response) =
+                        Box::pin(openapi_pages::serve(documents, definitions, &page.path, query, request.headers()))
+                            .await
+                {
                     return response;
                 }
                 let custom = self.definitions.snapshot();
@@ -273,8 +279,7 @@ impl ApiServer {
             return Ok(None);
         }
         if !self.definitions.catch_up().await {
-            let behind = "the custom resource definitions have not caught up with storage";
-            return Err(Status::service_unavailable(behind).with_retry_after(1));
+            return Err(Status::service_unavailable(DEFINITIONS_BEHIND).with_retry_after(1));
         }
         Ok(self.definitions.snapshot().resource(name).cloned())
     }

@@ -30,6 +30,11 @@ impl ObjectRepresentation {
         Self::from_media_type(negotiate(accept, ObjectOffer::JSON)?, query)
     }
 
+    /// Negotiates the representation of a review, which has no table.
+    pub(crate) fn negotiate_review(accept: &str) -> Result<Self, Status> {
+        Self::from_media_type(negotiate(accept, ObjectOffer::JSON_WITHOUT_TABLE)?, "")
+    }
+
     /// Negotiates the representation of objects in watch events.
     pub(crate) fn negotiate_stream(accept: &str, query: &str) -> Result<Self, Status> {
         Self::from_media_type(negotiate_stream(accept, ObjectOffer::JSON)?, query)
@@ -48,6 +53,16 @@ impl ObjectRepresentation {
                 Self::Table(version, include)
             }
         })
+    }
+
+    /// Encodes an object that is not stored and has no table, such as a review.
+    pub(crate) fn encode_unstored(self, object: &JsonObject) -> Vec<u8> {
+        match self {
+            Self::PartialMetadata(version) => {
+                api::json::to_go_json(&partial_object_metadata::object(object, meta_api_version(version)))
+            }
+            Self::Full | Self::Table(..) => api::json::to_go_json(object),
+        }
     }
 
     /// Encodes one object. Fails like [`Resource::to_served`].

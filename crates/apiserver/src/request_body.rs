@@ -15,8 +15,9 @@ use schema::protobuf::{self, ProtobufError};
 use serde_json::Value;
 
 use crate::BODY_BYTES_MAX;
-use crate::built_in_types::{self, CheckedObject, FieldValidation};
+use crate::built_in_types::{self, CheckedObject};
 use crate::error_status::{self, StatusContext};
+use crate::request_options;
 use crate::resource::Resource;
 
 /// A request with its complete body. A write may be decided several times, so it must not depend on the connection.
@@ -38,7 +39,7 @@ pub(crate) fn read_object(
     record: &RequestRecord,
     expected: &ExpectedBody<'_>,
 ) -> Result<CheckedObject, Status> {
-    let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
+    let validation = request_options::field_validation(&request)?;
     let encoding = request_encoding(&request)?;
     if expected.custom.is_some() && encoding == Encoding::Protobuf {
         return Err(Status::unsupported_media_type(&[Encoding::Json.media_type(), Encoding::Yaml.media_type()]));

@@ -208,15 +208,20 @@ impl Resource {
         self.as_custom().and_then(|(_, version)| version.deprecation_warning())
     }
 
-    /// True if the stored bytes of an object are its form in this version.
+    /// True if the stored bytes of an object are its form in this version. Of a custom object they are if decoding under
+    /// the current schema changes nothing.
     pub(crate) fn is_stored_form(&self, stored: &StoredObject) -> bool {
-        if self.as_custom().is_some() {
-            return false;
-        }
         let name = self.group_version_kind();
-        match stored.api_version.split_once('/') {
+        let is_same_version = match stored.api_version.split_once('/') {
             Some((group, version)) => group == name.group && version == name.version,
             None => name.group.is_empty() && *stored.api_version == *name.version,
+        };
+        match self.as_custom() {
+            Some((live, version)) if is_same_version => stored.form.is_unchanged(live.schema_number, || {
+                live.to_served(stored, version, None).is_ok_and(|served| served == stored.to_object())
+            }),
+            Some(_) => false,
+            None => is_same_version,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The handlers of the verbs and subresources of stored resources.
 
+mod apply;
 mod binding;
 mod create;
 mod delete;
@@ -24,7 +25,7 @@ use api::{KindScope, Status, Verb};
 use bytes::Bytes;
 use edge::{AuthorizedRequest, Request, RequestRecord, Response};
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use store::{Key, Revision};
 
 use self::persist::ExecutionTracker;
@@ -32,6 +33,7 @@ use crate::ApiServer;
 use crate::access_control::AuthenticatedCaller;
 use crate::definitions::RequestConversions;
 use crate::error_status::{StatusContext, status_for_unimplemented};
+use crate::representation::ObjectRepresentation;
 use crate::request_body::{self, BufferedRequest};
 use crate::resource::Resource;
 
@@ -49,6 +51,8 @@ struct RequestContext<'a> {
     record: &'a RequestRecord,
     /// Records whether the request has written anything.
     execution: &'a ExecutionTracker,
+    /// The form of the object in the response of a write.
+    representation: ObjectRepresentation,
 }
 
 /// Serves a request for a stored resource. The caller has checked that path and method fit the resource.
@@ -132,7 +136,20 @@ async fn serve_once(
     request: BufferedRequest,
 ) -> Result<Response, Status> {
     let AuthorizedRequest { caller, record, .. } = authorized;
-    let context = RequestContext { server, resource, target, caller, record, execution: executed };
+    let representation = match target.verb {
+        // Reads negotiate themselves: a watch offers other media types.
+        Verb::Get | Verb::List | Verb::Watch => ObjectRepresentation::Full,
+        Verb::Create
+        | Verb::Update
+        | Verb::Patch
+        | Verb::Delete
+        | Verb::DeleteCollection
+        | Verb::Proxy
+        | Verb::Unknown => {
+            ObjectRepresentation::negotiate(accept_header(&request), request.uri().query().unwrap_or_default())?
+        }
+    };
+    let context = RequestContext { server, resource, target, caller, record, execution: executed, representation };
     context.check_is_served()?;
     // Large futures are boxed, so that the future of a get stays small.
     let handling: BoxFuture<'_, Result<Response, Status>> = match (target.verb, &*target.subresource) {
@@ -222,12 +239,8 @@ fn header_text<'a>(request: &'a BufferedRequest, name: &http::HeaderName) -> &'a
     request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn accept_header(request: &BufferedRequest) -> &str {
+pub(crate) fn accept_header(request: &BufferedRequest) -> &str {
     header_text(request, &ACCEPT)
-}
-
-fn content_type_header(request: &BufferedRequest) -> &str {
-    header_text(request, &CONTENT_TYPE)
 }
 
 /// The current time in the precision of object metadata.

@@ -6,9 +6,11 @@ use object::table::Column;
 use object::table::cells::{AGE, NAME, find_condition, string_column};
 use object::unstructured;
 
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     allows_any_finalizer: true,
     rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     columns: API_SERVICES,

@@ -17,6 +17,7 @@ use schema::StructType;
 use serde_json::Value;
 
 use crate::fields::{set_if_empty, string_field};
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field};
 
@@ -29,6 +30,7 @@ pub(crate) static DEVICE_CLASS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static DEVICE_TAINT_RULE_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
     validate: validation::check_taint_rule,
@@ -37,6 +39,7 @@ pub(crate) static DEVICE_TAINT_RULE_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
     validate_create: |claim| validation::check_claim_spec(claim.at("spec")),
@@ -64,6 +67,7 @@ pub(crate) static RESOURCE_CLAIM_TEMPLATE_STRATEGY: KindStrategy = KindStrategy 
 };
 
 pub(crate) static RESOURCE_POOL_STATUS_REQUEST_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
     immutable_fields: SPEC_IS_FIXED,

@@ -29,6 +29,7 @@ pub mod verbs;
 // What all kinds go through.
 pub mod defaults;
 mod fields;
+pub mod reset_fields;
 pub mod strategy;
 pub mod update_validation;
 pub mod value_validation;

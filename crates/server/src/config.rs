@@ -9,6 +9,7 @@ use access::Authorizer;
 use apiserver::ServiceRouting;
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, ServedResources};
+use transport::TlsPolicy;
 
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
@@ -26,6 +27,8 @@ pub struct Config {
     pub advertise_ip: Option<IpAddr>,
     /// Certificate and key to serve with; `None`: generated below `cert_dir`.
     pub serving_certificate: Option<(PathBuf, PathBuf)>,
+    /// TLS versions and cipher suites to offer.
+    pub tls_policy: TlsPolicy,
     /// Where generated keys and certificates are kept.
     pub cert_dir: PathBuf,
     /// The authorities of client certificates; `None`: generated, with a kubeconfig for an administrator.

@@ -16,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::Reloading;
+use crate::TlsPolicy;
 use crate::peer::{ClientTlsFiles, Connector, Dialer};
 use crate::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
 use crate::server::server_config;
@@ -41,10 +42,15 @@ impl TestCertificates {
         ClientTlsFiles { ca_bundle: self.authority.certificate().to_owned(), client_certificate: Some(own) }
     }
 
+    /// Returns a peer's serving certificate.
+    pub fn serving_files(&self) -> CertificateFiles {
+        self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() })
+    }
+
     /// Returns a peer's TLS configuration.
     pub fn server_config(&self) -> ServerConfig {
-        let pair = self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() });
-        server_config(&pair.certificate, &pair.key).expect("just created")
+        let pair = self.serving_files();
+        server_config(&pair.certificate, &pair.key, &TlsPolicy::default()).expect("just created")
     }
 
     /// Returns the TLS configuration of a server with this name and on loopback.

@@ -172,7 +172,7 @@ impl LiveDefinition {
 
     fn compile(&self, version: &CustomResourceVersion) -> Option<CompiledVersion> {
         let schema = version.version().schema.open_api_v3_schema.as_ref()?;
-        match StructuralSchema::from_json(schema) {
+        match StructuralSchema::from_json(&schema.to_value()) {
             Ok(mut schema) => {
                 schema.prune_defaults(self.object_meta());
                 let schema = Arc::new(schema);
@@ -187,7 +187,12 @@ impl LiveDefinition {
         }
     }
 
-    fn object_meta(&self) -> MetadataType<'static> {
+    /// The schema of a version; `None` if it has none, or one that cannot be compiled.
+    pub(crate) fn schema(&self, version: &CustomResourceVersion) -> Option<&StructuralSchema> {
+        self.compiled(version).map(|compiled| &*compiled.schema)
+    }
+
+    pub(crate) fn object_meta(&self) -> MetadataType<'static> {
         types_of(self.release).for_definition(OBJECT_META).expect("every release has object metadata")
     }
 }

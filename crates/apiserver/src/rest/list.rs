@@ -108,7 +108,12 @@ fn list_response(
     representation: ObjectRepresentation,
 ) -> Result<Response, Status> {
     let resource = context.resource;
-    let objects = || stored_objects(page).map(|stored| object_codec::decode_served(stored, resource)).collect();
+    let decode = |stored: &StoredObject| match representation {
+        // Only the metadata is parsed: whole objects of a large list take ten times the memory of their bytes.
+        ObjectRepresentation::PartialMetadata(_) if resource.is_stored_form(stored) => Ok(stored.to_metadata_object()),
+        _ => object_codec::decode_served(stored, resource),
+    };
+    let objects = || stored_objects(page).map(decode).collect();
     if let Some(encoded) = representation.encode_list(objects, metadata, resource)? {
         return Ok(json_response(encoded));
     }

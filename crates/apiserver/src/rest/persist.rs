@@ -57,9 +57,13 @@ impl ExecutionTracker {
         Revision(self.definition_changed_at.load(Ordering::Relaxed))
     }
 
-    /// Replaces the warnings of an earlier attempt.
-    pub(super) fn set_warnings(&self, warnings: Vec<String>) {
-        *self.warnings.lock() = warnings;
+    /// Drops the warnings of an earlier attempt.
+    pub(super) fn clear_warnings(&self) {
+        self.warnings.lock().clear();
+    }
+
+    pub(super) fn add_warnings(&self, warnings: impl IntoIterator<Item = String>) {
+        self.warnings.lock().extend(warnings);
     }
 
     pub(super) fn take_warnings(&self) -> Vec<String> {

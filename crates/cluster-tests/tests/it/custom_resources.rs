@@ -8,6 +8,7 @@ mod deletion;
 mod kubectl;
 mod names;
 mod objects;
+mod openapi;
 mod storage_version_change;
 
 use cluster_tests::client::FullResponse;

@@ -1,4 +1,5 @@
 //! Tests beside a real kube-apiserver. They run with `cargo xtask real` alone, and fail without `KUBEBUILDER_ASSETS`.
 
+mod apply;
 mod conversion;
 mod validation;

@@ -35,6 +35,7 @@ fn config(dir: &Path, release: Release) -> Config {
         port: 0,
         advertise_ip: None,
         serving_certificate: None,
+        tls_policy: transport::TlsPolicy::default(),
         client_ca: None,
         storage: StorageConfig::Sqlite(dir.join("store.db")),
         prefix: "/registry".to_owned(),
