@@ -384,7 +384,8 @@ fn webhook_that_hangs_harms_only_its_own_resource() {
 }
 
 /// Responses to requests for objects that the webhook converts, with each of its behaviours: status, reason and message, or
-/// what it converted.
+/// what it converted. Without lists and watches: those of a kube-apiserver depend on the moment at which its watch cache of the
+/// version fails.
 pub(crate) async fn record_responses(client: &Client) -> Vec<String> {
     let webhook = ConversionWebhook::start();
     define(client, &routes_crd(&webhook.by_url())).await;
@@ -404,8 +405,6 @@ pub(crate) async fn record_responses(client: &Client) -> Vec<String> {
             ("create", client.create(&format!("{ROUTES_V2}?dryRun=All"), &route_v2("two", "b.example", 2)).await),
             ("patch", merge_patch(client, &format!("{path}?dryRun=All"), &patch).await),
             ("delete", client.delete(&format!("{path}?dryRun=All")).await),
-            ("list", client.get(ROUTES_V2).await),
-            ("watch", client.get(&format!("{ROUTES_V2}?watch=true&timeoutSeconds=1")).await),
             ("short", client.get(&format!("{path}?timeout=3s")).await),
             ("deletecollection", client.delete(&format!("{ROUTES_V2}?dryRun=All")).await),
         ];
