@@ -52,7 +52,7 @@ pub use discovery_pages::oldest_aggregated_version;
 pub use services::ServiceRouting;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
-use crate::definitions::{Converter, DEFINITIONS_BEHIND, DefinitionFollower, LiveDefinitions};
+use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
 use crate::openapi_documents::OpenApiDocuments;
@@ -279,9 +279,23 @@ impl ApiServer {
             return Ok(None);
         }
         if !self.definitions.catch_up().await {
-            return Err(Status::service_unavailable(DEFINITIONS_BEHIND).with_retry_after(1));
+            return Err(rest::definitions_behind());
         }
-        Ok(self.definitions.snapshot().resource(name).cloned())
+        self.current_custom(name)
+    }
+
+    /// The custom resource of this name, as far as the definitions are known; an error if its definition cannot be read.
+    fn current_custom(&self, name: GroupVersionResource<&str>) -> Result<Option<Arc<Resource>>, Status> {
+        let current = self.definitions.snapshot();
+        match (current.resource(name), current.unreadable_reason(name)) {
+            (None, Some(reason)) => {
+                let GroupVersionResource { group, resource, .. } = name;
+                Err(Status::storage_read_error(format!(
+                    "the stored definition {resource}.{group} cannot be read: {reason}"
+                )))
+            }
+            (found, _) => Ok(found.cloned()),
+        }
     }
 
     /// The served custom resources.

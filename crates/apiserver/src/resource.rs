@@ -12,7 +12,7 @@ use object::convert::convert;
 use object::{KindRules, StoredObject};
 use registry::ResourceCache;
 
-use crate::definitions::{LiveDefinition, RequestConversions};
+use crate::definitions::{LiveDefinition, RequestConversions, View};
 
 /// One stored resource in one version, with the cache of its objects. Requests and watches share it.
 #[derive(Debug)]
@@ -135,6 +135,18 @@ impl Resource {
         match &self.origin {
             ResourceOrigin::BuiltIn { .. } => None,
             ResourceOrigin::Custom { live, position, .. } => Some((live, &live.versions[*position])),
+        }
+    }
+
+    /// What watches of a custom resource show; `details` if they depend on its columns or selectable fields. `None` for
+    /// built-in resources, which never change.
+    pub(crate) fn view(&self, details: bool) -> Option<&Arc<View>> {
+        match &self.origin {
+            ResourceOrigin::BuiltIn { .. } => None,
+            ResourceOrigin::Custom { live, position, .. } => {
+                let views = live.views(*position);
+                Some(if details { &views.details } else { &views.objects })
+            }
         }
     }
 

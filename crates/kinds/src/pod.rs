@@ -107,7 +107,16 @@ static SELECTABLE_FIELDS: SelectableFields = SelectableFields {
 
 /// A new pod is pending, with the quality-of-service class of its containers.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
-    let status = json!({"phase": "Pending", "qosClass": qos_class(object)});
+    let mut status = json!({"phase": "Pending", "qosClass": qos_class(object)});
+    if !unstructured::list(object, &["spec", "schedulingGates"]).is_empty() {
+        status["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastTransitionTime": unstructured::metadata_string(object, "creationTimestamp"),
+        }]);
+    }
     object.insert("status".to_owned(), status);
     Ok(())
 }

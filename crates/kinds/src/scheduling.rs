@@ -8,12 +8,12 @@ use object::unstructured;
 
 use crate::release::Release::*;
 use crate::reset_fields;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::{fixed_field, forbidden_change};
 use crate::validation::Field;
 
 pub(crate) static PRIORITY_CLASS_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Constant, ..LENIENT_RULES },
     validate_create: check_priority_class,
     immutable_fields: &[forbidden_change("value", "may not be changed in an update."), fixed_field("preemptionPolicy")],
     columns: PRIORITY_CLASSES,

@@ -10,7 +10,7 @@ use api::time::Time;
 use api::{FieldError, GroupVersion};
 use object::convert::Conversion;
 use object::delete::{self, DeleteOutcome};
-use object::rules::GenerationRule;
+use object::rules::{GenerateNameRule, GenerationRule};
 use object::scale::ScalePaths;
 use object::selectable_fields::SelectableFields;
 use object::table::{Column, DEFAULT_COLUMNS};
@@ -28,6 +28,9 @@ use crate::validation::Field;
 
 /// Rules of a kind without deviations.
 pub(crate) const RULES: KindRules = KindRules { generation: GenerationRule::Absent, ..KindRules::NAMESPACED };
+
+/// Rules of a kind whose updates do not check `metadata.generateName`.
+pub(crate) const LENIENT_RULES: KindRules = KindRules { generate_name: GenerateNameRule::OnCreate, ..RULES };
 
 /// The behaviour of one kind, the same for all its versions.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +54,6 @@ pub struct KindStrategy {
     /// True if an update removes the object because no finalizer is left. Old state first.
     pub is_removed_by_update: fn(&JsonObject, &JsonObject) -> bool,
     pub(crate) subresources: &'static [SubresourceStrategy],
-    /// Validates a new object, where the rules of new objects and of updates differ as a whole.
-    pub validate_new: fn(&FeatureGates, &JsonObject) -> Vec<FieldError>,
     /// Whether a finalizer needs no domain: kinds of other components than kube-apiserver.
     pub(crate) allows_any_finalizer: bool,
     /// Reports invalid values of a new or updated object.
@@ -98,7 +99,6 @@ impl KindStrategy {
         adjust_deletion: |_, outcome, _| outcome,
         is_removed_by_update: delete::is_removed_by_update,
         subresources: &[],
-        validate_new: |_, _| Vec::new(),
         allows_any_finalizer: false,
         validate: |_| {},
         validate_create: |_| {},

@@ -100,7 +100,7 @@ pub fn check_metadata_types(
     object: &mut Map<String, Value>,
     expected: GroupVersionKind<&str>,
 ) -> Result<(), Rejection> {
-    metadata_types::check_metadata(object).map_err(|error| {
+    metadata_types::check_metadata(object, expected.kind).map_err(|error| {
         Rejection::BadRequest(format!(
             "{} in version {:?} cannot be handled as a {}: {error}",
             expected.kind, expected.version, expected.kind

@@ -89,7 +89,7 @@ pub fn prepare_update(
     }
     keep_system_fields(old, new);
     let has_changed = match rules.generation {
-        GenerationRule::Absent => false,
+        GenerationRule::Absent | GenerationRule::Constant => false,
         GenerationRule::Counted => !has_same_desired_state(old, new, rules),
         GenerationRule::CountedWithAnnotations => {
             let annotations = ["metadata", "annotations"];

@@ -19,6 +19,7 @@ use store::{Compare, Key, Op};
 use tasks::Backoff;
 use tokio_util::sync::CancellationToken;
 
+use super::conditions::CheckedConditions;
 use super::{CustomResources, LiveDefinition};
 use crate::resource::Resource;
 use crate::rest::current_time;
@@ -60,12 +61,13 @@ impl DefinitionController {
     async fn control(&self) {
         let Some(definitions) = self.server.resolve(DEFINITIONS) else { return std::future::pending().await };
         let mut snapshots = self.server.definitions.snapshots();
-        let mut backoff = BACKOFF;
+        let (mut backoff, mut checked) = (BACKOFF, CheckedConditions::default());
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
             let mut progress = Progress::Settled;
+            checked.forget_deleted(&snapshot);
             for live in snapshot.definitions() {
-                match self.settle(&definitions, &snapshot, live).await {
+                match self.settle(&definitions, &snapshot, live, &mut checked).await {
                     Ok(Progress::Settled) => {}
                     Ok(Progress::Waiting) => progress = Progress::Waiting,
                     Err(status) => {
@@ -97,6 +99,7 @@ impl DefinitionController {
         definitions: &Resource,
         snapshot: &CustomResources,
         live: &Arc<LiveDefinition>,
+        checked: &mut CheckedConditions,
     ) -> Result<Progress, Status> {
         let definition = &live.definition;
         if definition.metadata.deletion_timestamp.is_some() {
@@ -107,7 +110,10 @@ impl DefinitionController {
         if !is_named && naming_of(live, &snapshot.group(&definition.spec.group)).is_some() {
             return self.accept_names(definitions, live).await;
         }
-        Ok(Progress::Settled)
+        match checked.decide(live, definitions) {
+            None => Ok(Progress::Settled),
+            Some(update) => self.update_definition(definitions, live, WriteConditions::default(), update).await,
+        }
     }
 
     /// Accepts the names of a definition and establishes it. The guard key of the group serializes this with the
@@ -179,9 +185,12 @@ impl DefinitionController {
             })
         };
         let registry = self.server.registry.with_server_author();
+        // An object that stays is stored in the storage version of this state of the definition.
+        let fence = resource.as_custom().map(|(live, _)| &live.fence);
+        let conditions = WriteConditions::unchanged(fence.map_or(&[], std::slice::from_ref));
         let mut found = false;
         let written = registry
-            .write(resource.storage_name(), &resource.cache, key, |current| {
+            .write_if(resource.storage_name(), &resource.cache, key, conditions, |current| {
                 found = current.is_some();
                 decide(current)
             })
@@ -190,6 +199,7 @@ impl DefinitionController {
             Ok(WriteOutcome::Deleted(_)) => Ok(true),
             Ok(WriteOutcome::Put(_)) => Ok(false),
             Ok(WriteOutcome::Unchanged) => Ok(!found),
+            Err(WriteError::ConditionChanged { .. } | WriteError::BarrierClosed(_)) => Ok(false),
             Err(error) => Err(error_status::status_for_write_error(error)),
         }
     }

@@ -50,7 +50,7 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Buffere
     };
     let written = context.persist(context.resource, &context.object_key(name), &[], decide).await;
     written.map_err(error_status::status_for_write_error)?;
-    let mut response = json_response(error_status::success_status().to_json());
+    let mut response = json_response(error_status::created_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }

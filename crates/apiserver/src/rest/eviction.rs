@@ -51,13 +51,16 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
     options.is_dry_run |= write_options.is_dry_run;
     context.consume_disruption_budget(&options).await?;
     delete_object(context, context.object_key(name), name, &options).await?;
-    let mut response = json_response(error_status::success_status().to_json());
+    let mut response = json_response(error_status::created_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }
 
 fn delete_options(eviction: &JsonObject) -> Result<DeleteOptions, object::Rejection> {
-    let body = eviction.get("deleteOptions").filter(|options| !options.is_null()).map(ToString::to_string);
+    // The kind of options within another object has no meaning.
+    let mut options = eviction.get("deleteOptions").and_then(Value::as_object).cloned().unwrap_or_default();
+    options.retain(|field, _| field != "kind" && field != "apiVersion");
+    let body = (!options.is_empty()).then(|| Value::Object(options).to_string());
     DeleteOptions::parse(body.unwrap_or_default().as_bytes(), decode::BodyEncoding::Json, [])
 }
 

@@ -51,6 +51,16 @@ impl ObjectSelector {
         Self { name: name.to_owned(), ..self }
     }
 
+    /// True if the selection depends on fields beside name and namespace.
+    pub(super) fn needs_selectable_fields(&self) -> bool {
+        !self.needs_only_name_fields
+    }
+
+    /// Decodes objects by a later state of the same resource from now on.
+    pub(super) fn set_resource(&mut self, resource: &Arc<Resource>) {
+        self.resource = resource.clone();
+    }
+
     /// True without selectors and name.
     pub(super) fn selects_all(&self) -> bool {
         self.label_selector.is_empty() && self.field_selector.is_empty() && self.name.is_empty()

@@ -2,8 +2,9 @@
 //! write, a failure of the same request must carry no retry hints.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use api::Status;
+use api::{GroupResource, Status};
 use object::StoredObject;
 use parking_lot::Mutex;
 use registry::{WriteConditions, WriteDecision, WriteError, WriteOutcome};
@@ -12,6 +13,9 @@ use store::{Compare, Key, Revision};
 use super::RequestContext;
 use crate::definitions::ROUNDS_MAX;
 use crate::resource::Resource;
+
+/// The part of a request's time that is left for the response after a wait.
+const RESPONSE_TIME: Duration = Duration::from_millis(500);
 
 /// Whether a request has written to storage, or may have, and what it found on the way. One value per request, shared by
 /// all its steps.
@@ -78,7 +82,8 @@ impl ExecutionTracker {
 }
 
 impl RequestContext<'_> {
-    /// Calls `decide` with the current object of a key and writes the decision, provided that `conditions` hold.
+    /// Calls `decide` with the current object of a key and writes the decision, provided that `conditions` hold. A write
+    /// of a custom object waits, within the deadline of the request, until its storage version is published.
     pub(super) async fn persist(
         self,
         resource: &Resource,
@@ -98,12 +103,19 @@ impl RequestContext<'_> {
         let name = resource.storage_name();
         let written = loop {
             let written = registry.write_if(name, &resource.cache, key, conditions, &mut decide).await;
-            let is_refused = matches!(written, Err(WriteError::Refused(_)));
-            // A decision that a conversion was missing for is made again with it.
-            if !is_refused || !resource.run_conversions().await.map_err(WriteError::Refused)? {
+            let is_tried_again = match &written {
+                // A decision that a conversion was missing for is made again with it.
+                Err(WriteError::Refused(_)) => {
+                    rounds += 1;
+                    resource.run_conversions().await.map_err(WriteError::Refused)?
+                }
+                // The storage version of a custom resource is about to be published.
+                Err(WriteError::BarrierClosed(_)) if fence.is_some() => self.wait_until_permitted(name).await,
+                Ok(_) | Err(_) => false,
+            };
+            if !is_tried_again {
                 break written;
             }
-            rounds += 1;
             if rounds == ROUNDS_MAX {
                 break Err(WriteError::TooManyConflicts);
             }
@@ -115,6 +127,13 @@ impl RequestContext<'_> {
         }
         self.execution.record_outcome(&written);
         written
+    }
+
+    /// False if writes of the resource are not permitted shortly before the deadline of the request: then there is still
+    /// time to respond with the reason.
+    async fn wait_until_permitted(self, resource: GroupResource<&str>) -> bool {
+        let Some(limit) = self.deadline.checked_sub(RESPONSE_TIME) else { return false };
+        tokio::time::timeout_at(limit, self.server.registry.wait_until_permitted(resource)).await.is_ok()
     }
 }
 

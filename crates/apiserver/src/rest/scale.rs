@@ -23,7 +23,7 @@ use crate::request_options::{APPLY_PATCH, WriteOptions, content_type};
 const SCALE_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
 const SCALE_API_VERSION: &str = "autoscaling/v1";
 
-pub(super) async fn get(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
+pub(super) async fn get(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
     let encode = |stored: &StoredObject| {
         let object = object_codec::decode_served(stored, context.resource)?;
         let scale = match context.custom_scale() {
@@ -32,7 +32,7 @@ pub(super) async fn get(context: RequestContext<'_>, request: BufferedRequest) -
         };
         Ok(json_response(api::json::to_go_json(&scale)))
     };
-    get::respond_with_object(context, &request, encode).await
+    get::respond_with_object(context, request, encode).await
 }
 
 pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Status;
+use api::{GroupVersionResource, Status};
 use bytes::Bytes;
 use edge::{Body, Response};
 use object::StoredObject;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::BufferedRequest;
 use super::object_selector::ObjectSelector;
 use super::{RequestContext, accept_header};
-use crate::definitions::ROUNDS_MAX;
+use crate::definitions::{LiveDefinitions, ROUNDS_MAX, View};
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb, RequestedVersion};
 use crate::resource::Resource;
@@ -52,6 +52,14 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
             false => (None, context.start_revision(options.requested_version).await?),
         };
     let watcher = context.server.registry.watch(&context.resource.cache, revision).map_err(expired_status)?;
+    let needs_details =
+        matches!(representation, ObjectRepresentation::Table(..)) || object_selector.needs_selectable_fields();
+    let custom_view = context.resource.view(needs_details).map(|view| CustomView {
+        name: context.target.group_version_resource().owned(),
+        definitions: context.server.definitions(),
+        needs_details,
+        view: view.clone(),
+    });
     let mut events = WatchStream {
         initial_reader,
         initial_items: VecDeque::new(),
@@ -67,6 +75,8 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         deadline,
         is_ended: false,
+        ends_after_changes: false,
+        custom_view,
         stop_token: context.server.stream_stop.clone(),
     };
     if context.resource.conversions().is_some() {
@@ -77,6 +87,9 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
             Status::too_many_requests(reason, 1)
         })?;
     }
+    // The initial events may be newer than the definition by which the resource was resolved.
+    events.follow_definition().await;
+    events.is_ended = events.ends_after_changes;
     let lines = futures_util::stream::unfold(events, |mut events| async move {
         let line = events.next_chunk().await?;
         Some((line, events))
@@ -196,7 +209,31 @@ struct WatchStream {
     next_bookmark: Instant,
     deadline: Instant,
     is_ended: bool,
+    /// True if the watch ends once `changes` are sent.
+    ends_after_changes: bool,
+    /// `None` for built-in resources.
+    custom_view: Option<CustomView>,
     stop_token: CancellationToken,
+}
+
+/// What a watch of a custom resource shows. An edit of the definition that changes it ends the watch.
+struct CustomView {
+    name: GroupVersionResource,
+    definitions: LiveDefinitions,
+    needs_details: bool,
+    view: Arc<View>,
+}
+
+impl CustomView {
+    /// The newest state of the resource that the watch still shows alike, as far as the watch cache knows the definition.
+    async fn current_resource(&self) -> Option<Arc<Resource>> {
+        if !self.definitions.catch_up_with_cache().await {
+            return None;
+        }
+        let current = self.definitions.snapshot().resource(self.name.borrowed())?.clone();
+        let is_same = current.view(self.needs_details).is_some_and(|view| Arc::ptr_eq(view, &self.view));
+        is_same.then_some(current)
+    }
 }
 
 impl WatchStream {
@@ -219,19 +256,49 @@ impl WatchStream {
                 if change.key.starts_with(&self.key_prefix) {
                     self.queue_change(&change).await;
                 }
+            } else if self.ends_after_changes {
+                self.is_ended = true;
             } else {
                 self.wait_for_changes().await;
             }
         }
     }
 
-    /// Waits for changes, the next bookmark, the deadline or the server's shutdown.
+    /// Continues by the newest state of the definition, or ends the watch with the changes up to the edit that ended what
+    /// it shows.
+    async fn follow_definition(&mut self) {
+        let Some(custom) = &self.custom_view else { return };
+        if let Some(current) = custom.current_resource().await {
+            self.object_selector.set_resource(&current);
+            self.resource = current;
+            return;
+        }
+        // Without the mark the definition has not been read in time: what follows it cannot be shown.
+        let ended_at = custom.view.ended_at().unwrap_or_default();
+        let changes = std::mem::take(&mut self.changes);
+        self.changes = changes.filter(|change| change.revision <= ended_at).collect::<Vec<_>>().into_iter();
+        self.ends_after_changes = true;
+    }
+
+    /// Waits for changes, the next bookmark, the end of what the watch shows, the deadline or the server's shutdown.
     async fn wait_for_changes(&mut self) {
+        let view_end = async {
+            match &self.custom_view {
+                Some(custom) => custom.view.wait_until_ended().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            // Changes first: those before the end of the view are still sent.
+            biased;
             changes = self.watcher.next_changes() => match changes {
-                Ok(changes) => self.changes = changes.into_iter(),
+                Ok(changes) => {
+                    self.changes = changes.into_iter();
+                    self.follow_definition().await;
+                }
                 Err(too_slow) => self.end_expired(too_slow),
             },
+            () = view_end => self.is_ended = true,
             () = tokio::time::sleep_until(self.next_bookmark), if self.bookmark_mode != BookmarkMode::None => {
                 self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
                 let revision = self.watcher.delivered_revision();

@@ -14,6 +14,7 @@ mod kubectl;
 mod lab;
 mod peers;
 mod preflight;
+mod raw_http;
 mod real;
 mod rest;
 mod rollout;

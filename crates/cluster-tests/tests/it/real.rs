@@ -2,4 +2,5 @@
 
 mod apply;
 mod conversion;
+mod custom_responses;
 mod validation;

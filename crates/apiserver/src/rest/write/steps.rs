@@ -34,6 +34,7 @@ impl ObjectWrite<'_> {
         let context = self.context;
         let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
         let (release, kind) = (context.server.served_resources.release(), context.resource.group_version_kind());
+        built_in_types::drop_disabled_fields(None, object, &context.server.feature_gates, kind);
         let status = if strategy.keeps_status_on_create { object.remove("status") } else { None };
         let create_context = CreateContext { now: self.now, uid: &self.uid, random: self.random };
         metadata::prepare_create(object, rules, &create_context)
@@ -53,7 +54,6 @@ impl ObjectWrite<'_> {
         let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
         let gates = &context.server.feature_gates;
         let mut errors = validate::validate_metadata(object, rules);
-        errors.extend((strategy.validate_new)(gates, object));
         errors.extend(value_validation::validate_create(strategy, gates, object));
         errors.extend(self.validate_custom(object, None, &errors));
         Rejection::ensure_no_errors(errors).map_err(|rejection| self.rejection_of_new(rejection, object))
@@ -92,6 +92,8 @@ impl ObjectWrite<'_> {
         let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
         let subresource = &*context.target.subresource;
         let part = strategy.subresource(subresource);
+        let kind = context.resource.group_version_kind();
+        built_in_types::drop_disabled_fields(Some(old), new, &context.server.feature_gates, kind);
         if context.target.verb == Verb::Update {
             metadata::ensure_uid_matches(old, new)
                 .map_err(|rejection| context.rejection_status(rejection, &context.target.name))?;
