@@ -254,9 +254,11 @@ impl WriteOptions {
 
     fn parse(query: &str, user_agent: &str) -> Result<Self, Vec<FieldError>> {
         let dry_runs = || query::pairs(query).filter(|(key, value)| key == "dryRun" && !value.is_empty());
-        let unknown = dry_runs().filter(|(_, value)| value != "All");
+        // Kubernetes shows all values, once.
+        let shown: Vec<_> = dry_runs().map(|(_, value)| value.into_owned()).collect();
+        let is_unknown = shown.iter().any(|value| value != "All");
         let mut errors: Vec<_> =
-            unknown.map(|(_, value)| FieldError::not_supported("dryRun", value.into_owned(), &["All"])).collect();
+            is_unknown.then(|| FieldError::not_supported("dryRun", shown, &["All"])).into_iter().collect();
         let field_manager = query::first_value(query, "fieldManager").unwrap_or_default();
         errors.extend(object::validate::validate_manager_name(&field_manager, "fieldManager"));
         if !errors.is_empty() {

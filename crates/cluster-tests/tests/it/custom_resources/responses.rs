@@ -662,6 +662,12 @@ fn normalize(value: &mut Value) {
     match value {
         Value::Object(object) => {
             object.remove("managedFields");
+            // Descriptions of columns that every resource has are in our own words.
+            if object.contains_key("jsonPath")
+                || ["Name", "Age"].iter().any(|name| object.get("name") == Some(&json!(name)))
+            {
+                object.remove("description");
+            }
             for (name, value) in object.iter_mut() {
                 match (name.as_str(), &value) {
                     ("uid" | "resourceVersion" | "creationTimestamp" | "deletionTimestamp", Value::String(text))
@@ -683,15 +689,21 @@ fn normalize(value: &mut Value) {
     }
 }
 
-/// Replaces random uids, which have 36 characters and four dashes, and revisions in texts.
+/// Replaces random uids, which have 36 characters and four dashes, revisions and patched objects in texts.
 fn without_uids(text: &str) -> String {
     let is_uid = |word: &&str| word.len() == 36 && word.matches('-').count() == 4 && !word.starts_with("00000000");
-    let words = text.split([' ', ',', '"', '\\', '}']).filter(is_uid).map(str::to_owned).collect::<Vec<_>>();
+    let words = text.split([' ', ',', '"', '\\', '}', '(', ')']).filter(is_uid).map(str::to_owned).collect::<Vec<_>>();
     let text = words.iter().fold(text.to_owned(), |text, uid| text.replace(uid, "<uid>"));
-    match text.split_once(", current: ") {
-        Some((before, _)) => format!("{before}, current: <revision>"),
-        None => text,
-    }
+    let (before, after) = match (text.split_once("Invalid value: \"{"), text.rsplit_once("}\": ")) {
+        (Some((before, _)), Some((_, after))) => (before, after),
+        _ => {
+            return match text.split_once("ResourceVersion in record (") {
+                Some((before, _)) => format!("{before}ResourceVersion in record (<revision>)"),
+                None => text,
+            };
+        }
+    };
+    format!("{before}Invalid value: <patched object>: {after}")
 }
 
 fn recording() -> PathBuf {
