@@ -2,6 +2,7 @@
 
 mod agreement;
 mod clients;
+mod conditions;
 mod controllers;
 mod deletion;
 mod kubectl;
