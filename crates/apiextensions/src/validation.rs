@@ -37,10 +37,11 @@ use ratcheting::Requirements;
 use schema::SchemaChecks;
 use schema_node::SchemaNode;
 
-use crate::definition::DefinitionCondition;
+use crate::definition::{DefinitionCondition, SchemaJson};
 use crate::naming;
 
 pub use approval::{APPROVED_ANNOTATION, ApprovalState, approval_state, is_protected_group};
+pub use conversion::validate_webhook_client;
 pub use warnings::warnings;
 
 const SCHEMA_TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
@@ -93,8 +94,10 @@ pub fn structural_condition(
     let spec = &definition.spec;
     let mut errors = Vec::new();
     for (position, version) in spec.versions.iter().enumerate() {
-        let schema = version.schema.open_api_v3_schema.as_ref().and_then(Value::as_object);
-        let Some(schema) = schema.map(SchemaNode) else { continue };
+        let Some(Value::Object(schema)) = version.schema.open_api_v3_schema.as_ref().map(SchemaJson::to_value) else {
+            continue;
+        };
+        let schema = SchemaNode(&schema);
         if let Some(problem) = structural::conversion_problem(schema) {
             let message = format!("failed to check validation schema for version {}: {problem}", version.name);
             return Some(naming::unchecked_schema_condition(&message));

@@ -6,6 +6,7 @@
 
 mod conditions;
 mod controller;
+mod conversion;
 mod follower;
 mod objects;
 mod views;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use api::{GroupVersionKind, GroupVersionResource};
+use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use apiextensions::discovery::CustomDiscovery;
 use apiextensions::{CustomResourceVersion, Definition};
 use discovery::build::build;
@@ -27,6 +28,8 @@ use store::{Compare, Revision};
 use tokio::sync::watch;
 
 pub use controller::DefinitionController;
+use conversion::ConversionScope;
+pub(crate) use conversion::{Converter, ROUNDS_MAX, RequestConversions};
 pub use follower::DefinitionFollower;
 use objects::CompiledVersion;
 use views::VersionViews;
@@ -37,9 +40,9 @@ use crate::resource::Resource;
 
 const SERVED_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition" };
+const SERVED_API_VERSION: &str = "apiextensions.k8s.io/v1";
 /// How long a request waits until the served custom resources have caught up with storage.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// A definition in the state of one revision, with everything that serving its versions needs.
 #[derive(Debug)]
 pub(crate) struct LiveDefinition {
@@ -50,8 +53,12 @@ pub(crate) struct LiveDefinition {
     pub(crate) fence: Compare,
     /// The release whose formats and CEL libraries apply.
     pub(crate) release: Release,
+    /// Differs between states of definitions with different schemas; counts from 1.
+    pub(crate) schema_number: u64,
     /// One per version. States of a definition that differ in their status only share it.
     compiled: Arc<[OnceLock<Option<CompiledVersion>>]>,
+    /// Shared like `compiled`.
+    conversion: Arc<ConversionScope>,
     /// One per version, shared with other states of the definition that watches show alike.
     views: Vec<VersionViews>,
 }
@@ -144,6 +151,11 @@ impl LiveDefinitions {
 }
 
 impl CustomResources {
+    /// The revision of the last change of any definition.
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
     /// The resource of this name, if the version is served.
     pub(crate) fn resource(&self, name: GroupVersionResource<&str>) -> Option<&Arc<Resource>> {
         let found = self.by_group.get(name.group)?.get(name.resource)?;
@@ -214,6 +226,11 @@ impl LiveDefinition {
     /// The version of this name, served or not.
     pub(crate) fn version(&self, name: &str) -> Option<&CustomResourceVersion> {
         self.versions.iter().find(|version| version.version().name == name)
+    }
+
+    /// The version of this group and name, served or not.
+    pub(crate) fn version_of_group(&self, name: GroupVersion<&str>) -> Option<&CustomResourceVersion> {
+        self.version(name.version).filter(|_| self.definition.spec.group == name.group)
     }
 
     /// True if nothing that a write depends on differs between two states of a definition.

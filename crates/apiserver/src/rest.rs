@@ -1,5 +1,6 @@
 //! The handlers of the verbs and subresources of stored resources.
 
+mod apply;
 mod binding;
 mod create;
 mod delete;
@@ -24,13 +25,14 @@ use api::{KindScope, Status, Verb};
 use bytes::Bytes;
 use edge::{AuthorizedRequest, Request, RequestRecord, Response};
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use store::{Key, Revision};
 use tokio::time::Instant;
 
 use self::persist::ExecutionTracker;
 use crate::ApiServer;
 use crate::access_control::AuthenticatedCaller;
+use crate::definitions::RequestConversions;
 use crate::error_status::{StatusContext, status_for_unimplemented};
 use crate::representation::ObjectRepresentation;
 use crate::request_body::{self, BufferedRequest};
@@ -80,6 +82,9 @@ pub(crate) async fn serve_custom(
     authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
     request: Request,
 ) -> Result<Response, Status> {
+    let deadline = (target.verb != Verb::Watch).then_some(authorized.deadline);
+    let conversions = || RequestConversions::new(&server.converter, deadline);
+    resource = resource.with_conversions(conversions);
     let name = target.group_version_resource();
     if matches!(target.verb, Verb::Get | Verb::List | Verb::Watch) {
         let request = request.map(|_| Bytes::new());
@@ -93,7 +98,7 @@ pub(crate) async fn serve_custom(
             if is_decided_alike(&resource, &current) {
                 return served;
             }
-            resource = current;
+            resource = current.with_conversions(conversions);
         }
         return Err(definition_keeps_changing());
     }
@@ -116,7 +121,7 @@ pub(crate) async fn serve_custom(
         if is_decided_alike(&resource, &current) && !executed.is_definition_changed() {
             return served;
         }
-        resource = current;
+        resource = current.with_conversions(conversions);
     }
     Err(definition_keeps_changing())
 }
@@ -273,10 +278,6 @@ fn header_text<'a>(request: &'a BufferedRequest, name: &http::HeaderName) -> &'a
 
 pub(crate) fn accept_header(request: &BufferedRequest) -> &str {
     header_text(request, &ACCEPT)
-}
-
-fn content_type_header(request: &BufferedRequest) -> &str {
-    header_text(request, &CONTENT_TYPE)
 }
 
 /// The current time in the precision of object metadata.

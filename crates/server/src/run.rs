@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use apiserver::access_control::{AccessRules, RbacAccessControl};
 use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
-use apiserver::{ApiServer, bootstrap};
+use apiserver::{ApiServer, WebhookConfig, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
@@ -17,6 +18,7 @@ use membership::presence::{DuplicateIdentityError, Presence};
 use registry::{Registry, WatchCache};
 use tasks::{Tasks, Workers};
 use tokio_util::sync::CancellationToken;
+use transport::peer::Dialer;
 
 use crate::audit::AuditConfig;
 use crate::certificates::{self, ServerCertificates};
@@ -61,7 +63,10 @@ impl Server {
         let metrics = prometheus::Registry::new();
         let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
         let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
-        let core = ServerCore::start(&config, address, rules.clone(), &prepared, &store, &tasks, &streams_end);
+        let url_dialer = Dialer::start(&config.peers.egress, &tasks).context("--egress-selector-config-file")?;
+        let webhooks = WebhookConfig { url_dialer, routing: config.service_routing };
+        let local = config.apiserver_config(address, webhooks, &metrics);
+        let core = ServerCore::start(&config, &local, rules.clone(), &prepared, &store, &tasks, &streams_end);
         let live = core.server.definitions();
         let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live);
         let mut cluster = peers::start(&config, address, ports.clone(), live.shared(), &metrics, &tasks)?;
@@ -193,7 +198,7 @@ struct ServerCore {
 impl ServerCore {
     fn start(
         config: &Config,
-        address: SocketAddr,
+        local: &apiserver::Config,
         rules: Arc<AccessRules>,
         versions: &PreparedStorageVersions,
         opened: &StoreHandle,
@@ -207,10 +212,9 @@ impl ServerCore {
             .extend(apiserver::storage_ports::internal_resource_prefixes(&config.prefix, &resource_prefixes));
         let cache = WatchCache::start(store.clone(), prefix, resource_prefixes, tasks);
         let registry = Registry::new(store.clone(), cache.clone(), versions.write_barrier());
-        let local = config.apiserver_config(address);
         let index = rules.index.clone();
         let (server, definitions) =
-            ApiServer::new(registry.clone(), served_resources, &config.prefix, &local, rules, streams_end.clone());
+            ApiServer::new(registry.clone(), served_resources, &config.prefix, local, rules, streams_end.clone());
         let definitions = match versions.publication() {
             Some(publication) => definitions.publish_storage_versions(publication),
             None => definitions,

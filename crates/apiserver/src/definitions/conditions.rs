@@ -88,7 +88,7 @@ fn decide_approval(live: &LiveDefinition, definitions: &Resource) -> Option<Cond
     }
     let cached = definitions.cache.get(&live.fence.key)?;
     let CachedValue::Object(stored) = &cached.value else { return None };
-    let wanted = naming::approval_condition(&object_codec::decode_served(stored, definitions))?;
+    let wanted = naming::approval_condition(&object_codec::decode_served(stored, definitions).ok()?)?;
     let is_new = find(live, &wanted.condition_type) != Some(&wanted);
     is_new.then_some(("KubernetesAPIApprovalPolicyConformant", Some(wanted)))
 }

@@ -167,19 +167,20 @@ impl DefinitionController {
         if is_left { Ok(Progress::Waiting) } else { self.release(definitions, live, &Termination::Completed).await }
     }
 
-    /// Deletes an object, or marks it if it has finalizers. True if it is gone.
+    /// Deletes an object, or marks it if it has finalizers. True if it is gone. What decides is the same in all versions,
+    /// so the object stays in the version that it is stored in: no webhook can hold up the end of a definition.
     async fn delete_object(&self, resource: &Resource, key: &Key) -> Result<bool, Status> {
         let options = DeleteOptions::default();
         let decide = |current: Option<&StoredObject>| {
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
-            let object = object_codec::decode_served(current, resource);
+            let object = object_codec::decode_stored(current);
             let outcome = delete::decide_deletion(&object, &options, resource.rules(), current_time());
             Ok(match outcome.map_err(|rejection| Status::internal_error(rejection.to_string()))? {
                 DeleteOutcome::Remove(_) => WriteDecision::Delete,
                 DeleteOutcome::Pending => WriteDecision::Keep,
                 DeleteOutcome::Mark(marked) if marked == object => WriteDecision::Keep,
                 DeleteOutcome::Mark(marked) => {
-                    WriteDecision::Put { value: object_codec::encode_for_storage(marked, resource), ttl: None }
+                    WriteDecision::Put { value: object_codec::encode_unconverted(marked), ttl: None }
                 }
             })
         };
@@ -235,7 +236,7 @@ impl DefinitionController {
             else {
                 return Ok::<_, Status>(WriteDecision::Keep);
             };
-            let mut object = object_codec::decode_served(current, definitions);
+            let mut object = object_codec::decode_served(current, definitions)?;
             update(&mut object);
             let metadata = object.get("metadata");
             let is_deleted = metadata.is_some_and(|metadata| {
@@ -246,7 +247,7 @@ impl DefinitionController {
             if is_deleted {
                 return Ok(WriteDecision::Delete);
             }
-            Ok(WriteDecision::Put { value: object_codec::encode_for_storage(object, definitions), ttl: None })
+            Ok(WriteDecision::Put { value: object_codec::encode_for_storage(object, definitions)?, ttl: None })
         };
         let registry = self.server.registry.with_server_author();
         let name = definitions.storage_name();

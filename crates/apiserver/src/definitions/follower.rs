@@ -1,5 +1,6 @@
 //! The writer of the served custom resources.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use api::GroupVersion;
@@ -13,10 +14,14 @@ use store::{Compare, Key};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::conversion::ConversionScope;
 use super::views::{self, View};
-use super::{CustomResource, CustomResources, LiveDefinition, SERVED_KIND};
+use super::{CustomResource, CustomResources, LiveDefinition, SERVED_API_VERSION, SERVED_KIND};
 use crate::resource::Resource;
 use crate::storage_version_barrier::registration_of_definition;
+
+/// The next [`LiveDefinition::schema_number`]. Shared by all servers of a process, so that no number has two meanings.
+static NEXT_SCHEMA_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// The writer of [`LiveDefinitions`](super::LiveDefinitions).
 pub struct DefinitionFollower {
@@ -144,9 +149,14 @@ impl DefinitionFollower {
             CachedValue::Undecodable(undecodable) => return Err(undecodable.to_string()),
             CachedValue::Raw(_) => return Err("the value is no object".to_owned()),
         };
-        let mut object = stored.to_object();
-        convert(&mut object, SERVED_KIND, self.conversion);
-        let definition = Arc::new(Definition::from_object(&object).map_err(|error| error.to_string())?);
+        let read = if *stored.api_version == *SERVED_API_VERSION {
+            Definition::from_json(&stored.body)
+        } else {
+            let mut object = stored.to_object();
+            convert(&mut object, SERVED_KIND, self.conversion);
+            Definition::from_object(&object)
+        };
+        let definition = Arc::new(read.map_err(|error| error.to_string())?);
         let versions = definition.spec.versions.iter();
         let versions =
             versions.filter_map(|version| CustomResourceVersion::new(&definition, &version.name)).collect::<Vec<_>>();
@@ -155,12 +165,25 @@ impl DefinitionFollower {
             let (known, new) = (&known.definition.metadata, &definition.metadata);
             known.uid == new.uid && known.generation == new.generation && new.generation > 0
         };
-        let compiled = match known.filter(has_same_spec) {
-            Some(known) => known.compiled.clone(),
-            None => versions.iter().map(|_| OnceLock::new()).collect(),
+        let (schema_number, compiled, conversion) = match known.filter(has_same_spec) {
+            Some(known) => (known.schema_number, known.compiled.clone(), known.conversion.clone()),
+            None => (
+                NEXT_SCHEMA_NUMBER.fetch_add(1, Ordering::Relaxed),
+                versions.iter().map(|_| OnceLock::new()).collect(),
+                Arc::new(ConversionScope::new(&definition.spec)),
+            ),
         };
         let views = views::views_of(&definition, known);
-        let live = Arc::new(LiveDefinition { definition, versions, fence, release: self.release, compiled, views });
+        let live = Arc::new(LiveDefinition {
+            definition,
+            versions,
+            fence,
+            release: self.release,
+            schema_number,
+            compiled,
+            conversion,
+            views,
+        });
         let names = &live.definition.spec;
         let cache = self.registry.cache().custom_resource_cache(&names.group, &names.names.plural);
         let resources = match cache.filter(|_| live.definition.is_served()) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use api::json::JsonObject;
 use apiextensions::Definition;
-use apiextensions::definition::DefinitionVersion;
+use apiextensions::definition::{DefinitionVersion, SchemaJson};
 use serde_json::Value;
 use store::Revision;
 use tokio_util::sync::CancellationToken;
@@ -100,14 +100,14 @@ fn shows_same_objects(before: &Definition, after: &Definition) -> bool {
                 && old.versions.iter().all(|version| {
                     after
                         .version(&version.name)
-                        .is_some_and(|same| gives_same_form(schema_of(version), schema_of(same)))
+                        .is_some_and(|same| gives_same_form(&schema_of(version), &schema_of(same)))
                 }))
         && before.is_served() == after.is_served()
         && names(before) == names(after)
 }
 
-fn schema_of(version: &DefinitionVersion) -> &Value {
-    version.schema.open_api_v3_schema.as_ref().unwrap_or(&Value::Null)
+fn schema_of(version: &DefinitionVersion) -> Value {
+    version.schema.open_api_v3_schema.as_ref().map_or(Value::Null, SchemaJson::to_value)
 }
 
 /// The parts of a schema that decide about the form of objects, beside those of nested schemas: all others only describe

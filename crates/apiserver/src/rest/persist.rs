@@ -11,6 +11,7 @@ use registry::{WriteConditions, WriteDecision, WriteError, WriteOutcome};
 use store::{Compare, Key, Revision};
 
 use super::RequestContext;
+use crate::definitions::ROUNDS_MAX;
 use crate::resource::Resource;
 
 /// The part of a request's time that is left for the response after a wait.
@@ -60,9 +61,13 @@ impl ExecutionTracker {
         Revision(self.definition_changed_at.load(Ordering::Relaxed))
     }
 
-    /// Replaces the warnings of an earlier attempt.
-    pub(super) fn set_warnings(&self, warnings: Vec<String>) {
-        *self.warnings.lock() = warnings;
+    /// Drops the warnings of an earlier attempt.
+    pub(super) fn clear_warnings(&self) {
+        self.warnings.lock().clear();
+    }
+
+    pub(super) fn add_warnings(&self, warnings: impl IntoIterator<Item = String>) {
+        self.warnings.lock().extend(warnings);
     }
 
     pub(super) fn take_warnings(&self) -> Vec<String> {
@@ -90,12 +95,29 @@ impl RequestContext<'_> {
         let fence = resource.as_custom().map(|(live, _)| &live.fence);
         let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().collect();
         let conditions = WriteConditions::unchanged(&compares);
+        let mut decide = |current: Option<&StoredObject>| {
+            resource.conversions().inspect(|conversions| conversions.clear_pending());
+            decide(current)
+        };
+        let mut rounds = 0;
         let name = resource.storage_name();
         let written = loop {
             let written = registry.write_if(name, &resource.cache, key, conditions, &mut decide).await;
-            let is_held = matches!(written, Err(WriteError::BarrierClosed(_))) && fence.is_some();
-            if !is_held || !self.wait_until_permitted(name).await {
+            let is_tried_again = match &written {
+                // A decision that a conversion was missing for is made again with it.
+                Err(WriteError::Refused(_)) => {
+                    rounds += 1;
+                    resource.run_conversions().await.map_err(WriteError::Refused)?
+                }
+                // The storage version of a custom resource is about to be published.
+                Err(WriteError::BarrierClosed(_)) if fence.is_some() => self.wait_until_permitted(name).await,
+                Ok(_) | Err(_) => false,
+            };
+            if !is_tried_again {
                 break written;
+            }
+            if rounds == ROUNDS_MAX {
+                break Err(WriteError::TooManyConflicts);
             }
         };
         if let (Err(WriteError::ConditionChanged { key, as_of }), Some(fence)) = (&written, fence)
