@@ -133,7 +133,11 @@ fn list_response(
 fn list_head(context: RequestContext<'_>, metadata: &ListMeta) -> Bytes {
     let kind = context.resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
-    let metadata = String::from_utf8(api::json::to_go_json(metadata)).expect("JSON is UTF-8");
+    let mut metadata = String::from_utf8(api::json::to_go_json(metadata)).expect("JSON is UTF-8");
+    // kube-apiserver writes lists of custom objects from their fields, of which this one always exists.
+    if context.resource.as_custom().is_some() && !metadata.contains(r#""continue""#) {
+        metadata = metadata.replacen('{', r#"{"continue":"","#, 1);
+    }
     let list_kind = context.resource.list_kind();
     format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#).into()
 }
