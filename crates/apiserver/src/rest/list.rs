@@ -76,10 +76,13 @@ fn list_response(
             CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
         })
     };
-    let decode = |stored: &StoredObject| match representation {
-        // Only the metadata is parsed: whole objects of a large list take ten times the memory of their bytes.
-        ObjectRepresentation::PartialMetadata(_) if resource.is_stored_form(stored) => stored.to_metadata_object(),
-        _ => object_codec::decode_served(stored, resource),
+    let is_metadata = matches!(representation, ObjectRepresentation::PartialMetadata(_));
+    let decode = |stored: &StoredObject| {
+        // Whole objects of a large list take ten times the memory of their bytes.
+        if is_metadata && resource.is_stored_form(stored) {
+            return stored.to_metadata_object();
+        }
+        object_codec::decode_served(stored, resource)
     };
     let objects = || stored().map(decode).collect();
     if let Some(encoded) = representation.encode_list(objects, metadata, resource) {
