@@ -193,7 +193,7 @@ pub struct ScaleSubresource {
 }
 
 /// A column of `kubectl get`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrinterColumn {
     /// The heading.
@@ -223,7 +223,7 @@ pub struct SelectableField {
 }
 
 /// How objects are converted between versions.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct DefinitionConversion {
     /// `None` or `Webhook`.
     pub strategy: String,

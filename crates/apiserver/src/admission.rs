@@ -120,7 +120,7 @@ fn reject_terminating(
     namespace: &str,
     status_context: StatusContext<'_>,
 ) -> Result<(), Status> {
-    let object = crate::object_codec::decode_served(stored, namespaces);
+    let object = crate::object_codec::decode_served(stored, namespaces)?;
     let is_terminating = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
     if !is_terminating {
         return Ok(());

@@ -24,6 +24,7 @@ mod request_options;
 mod resource;
 pub mod rest;
 mod reviews;
+mod services;
 pub mod storage_ports;
 pub mod storage_version_barrier;
 
@@ -43,17 +44,21 @@ use registry::{Registry, ValueFormat};
 use store::Key;
 use tasks::Commitment;
 use tokio_util::sync::CancellationToken;
+use transport::peer::Dialer;
+use webhook::{Dialers, WebhookClient};
 
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
+pub use services::ServiceRouting;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
-use crate::definitions::{DEFINITIONS_BEHIND, DefinitionFollower, LiveDefinitions};
+use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
 use crate::openapi_documents::OpenApiDocuments;
 use crate::resource::Resource;
 use crate::reviews::ReviewResource;
+use crate::services::CachedServices;
 
 /// The maximum size of a request body in bytes, as in kube-apiserver.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -64,6 +69,7 @@ pub struct ApiServer {
     served_resources: Arc<ServedResources>,
     resources: HashMap<GroupVersionResource<&'static str>, Arc<Resource>>,
     definitions: LiveDefinitions,
+    converter: Arc<Converter>,
     discovery_pages: DiscoveryPages,
     openapi: Arc<OpenApiDocuments>,
     feature_gates: FeatureGates,
@@ -85,6 +91,19 @@ pub struct Config {
     pub watch_seconds_min: u64,
     /// `--feature-gates`: some defaults and validations depend on them.
     pub feature_gates: FeatureGates,
+    /// How webhooks are reached.
+    pub webhooks: WebhookConfig,
+    /// Where metrics are registered; one server per registry.
+    pub metrics: prometheus::Registry,
+}
+
+/// How webhooks are reached. Services are dialed directly.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    /// The route to webhooks that are named by a URL: the egress selection `controlplane`.
+    pub url_dialer: Dialer,
+    /// `--enable-aggregator-routing`.
+    pub routing: ServiceRouting,
 }
 
 /// Returns the key prefixes of all stored resources below the storage prefix. The watch cache must hold all of them.
@@ -138,6 +157,9 @@ impl ApiServer {
             })
             .collect();
         let bound_objects = CachedBoundObjects::new(registry.clone(), |name| Some(resources.get(&name)?.cache.clone()));
+        let services = CachedServices::new(config.webhooks.routing, |name| Some(resources.get(&name)?.cache.clone()));
+        let dialers = Dialers { service: Dialer::direct(), url: config.webhooks.url_dialer.clone() };
+        let client = WebhookClient::new(Arc::new(services), dialers);
         let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources);
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
@@ -148,6 +170,7 @@ impl ApiServer {
             served_resources,
             resources,
             definitions,
+            converter: Converter::new(client, &config.metrics),
             discovery_pages: pages,
             version_page: version,
             watch_seconds_min: config.watch_seconds_min,
@@ -256,9 +279,23 @@ impl ApiServer {
             return Ok(None);
         }
         if !self.definitions.catch_up().await {
-            return Err(Status::service_unavailable(DEFINITIONS_BEHIND).with_retry_after(1));
+            return Err(rest::definitions_behind());
         }
-        Ok(self.definitions.snapshot().resource(name).cloned())
+        self.current_custom(name)
+    }
+
+    /// The custom resource of this name, as far as the definitions are known; an error if its definition cannot be read.
+    fn current_custom(&self, name: GroupVersionResource<&str>) -> Result<Option<Arc<Resource>>, Status> {
+        let current = self.definitions.snapshot();
+        match (current.resource(name), current.unreadable_reason(name)) {
+            (None, Some(reason)) => {
+                let GroupVersionResource { group, resource, .. } = name;
+                Err(Status::storage_read_error(format!(
+                    "the stored definition {resource}.{group} cannot be read: {reason}"
+                )))
+            }
+            (found, _) => Ok(found.cloned()),
+        }
     }
 
     /// The served custom resources.

@@ -10,8 +10,9 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NO
 use http::{HeaderMap, StatusCode};
 use schema::openapi::{OpenApiDocument, protobuf};
 
-use crate::definitions::{DEFINITIONS_BEHIND, LiveDefinitions};
+use crate::definitions::LiveDefinitions;
 use crate::openapi_documents::{OpenApiDocuments, SwaggerEncoding};
+use crate::rest;
 
 const JSON_MEDIA_TYPE: &str = Encoding::Json.media_type();
 /// For URLs with the document's hash, whose content never changes.
@@ -67,7 +68,7 @@ async fn custom_version(
         return Ok(None);
     }
     if !definitions.catch_up().await {
-        return Err(Status::service_unavailable(DEFINITIONS_BEHIND).with_retry_after(1));
+        return Err(rest::definitions_behind());
     }
     Ok(documents.version(path, definitions.snapshot()).await)
 }

@@ -40,7 +40,10 @@ pub(super) async fn create(context: RequestContext<'_>, request: BufferedRequest
                 namespace_condition = context.require_active_namespace(NamespaceFreshness::Latest).await?;
             }
             Err(CreateError::Rejected(status)) => return Err(status),
-            Ok(stored) => return Ok(with_warnings(context.object_response(StatusCode::CREATED, &stored), &warnings)),
+            Ok(stored) => {
+                let response = context.object_response(StatusCode::CREATED, &stored).await?;
+                return Ok(with_warnings(response, &warnings));
+            }
         }
     }
     if !is_generated {

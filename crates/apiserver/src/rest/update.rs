@@ -5,7 +5,7 @@ use api::json::JsonObject;
 use edge::Response;
 use object::decode;
 
-use super::write::{ObjectWrite, with_warnings};
+use super::write::{ObjectWrite, RequestedState, with_warnings};
 use super::{BufferedRequest, RequestContext};
 use crate::built_in_types::CheckedObject;
 use crate::request_body::{self, ExpectedBody};
@@ -20,18 +20,21 @@ pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest
         .map_err(|rejection| context.rejection_status(rejection, name))?;
     decode::ensure_name_matches(&object, name).map_err(|rejection| context.rejection_status(rejection, name))?;
     let may_create = context.resource.rules().allows_create_on_update && context.target.subresource.is_empty();
-    let namespace_condition = if may_create { context.require_active_namespace_if_absent().await? } else { None };
     let mut kind_warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
         if current.is_none() && !may_create {
             return Err(context.not_found());
         }
         kind_warnings = context.warnings(current, &object);
-        Ok(object.clone())
+        Ok(RequestedState::Sent(object.clone()))
     };
-    let (code, stored) = ObjectWrite::new(context, &options).update(namespace_condition.as_slice(), next).await?;
+    let write = ObjectWrite::new(context, &options);
+    let (code, stored) = match may_create {
+        true => write.update_or_create(next).await?,
+        false => write.update(&[], next).await?,
+    };
     kind_warnings.append(&mut warnings);
-    Ok(with_warnings(context.object_response(code, &stored), &kind_warnings))
+    Ok(with_warnings(context.object_response(code, &stored).await?, &kind_warnings))
 }
 
 impl RequestContext<'_> {

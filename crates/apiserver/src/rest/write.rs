@@ -6,7 +6,10 @@
 //! effects, and time, uid and random numbers are chosen once per request.
 
 mod checks;
+mod field_types;
 mod steps;
+
+pub(super) use field_types::{ResourceTypes, ScaleTypes};
 
 use api::Status;
 use api::json::JsonObject;
@@ -14,16 +17,20 @@ use api::time::Time;
 use edge::Response;
 use http::StatusCode;
 use http::header::{HeaderValue, WARNING};
+use managedfields::FieldManager;
 use object::StoredObject;
-use object::managed_fields::{self, FieldManager};
 use object::table::ColumnDefinitions;
 use registry::{WriteDecision, WriteError, WriteOutcome};
 use store::Compare;
 
 use super::{RequestContext, current_time};
-use crate::object_codec;
+use crate::admission::NamespaceFreshness;
 use crate::request_options::WriteOptions;
+use crate::{built_in_types, object_codec};
 use crate::{error_status, json_response};
+
+/// How often a write that creates an object is decided again because its namespace changed.
+const NAMESPACE_CHANGES_MAX: usize = 8;
 
 /// A write of one request: what does not depend on the stored object.
 pub(super) struct ObjectWrite<'a> {
@@ -36,7 +43,15 @@ pub(super) struct ObjectWrite<'a> {
     random: u64,
 }
 
-/// What a write makes of the stored object.
+/// The state that a request asks for.
+pub(super) enum RequestedState {
+    /// As the request has it. Its managed fields are to be recorded.
+    Sent(JsonObject),
+    /// With the managed fields after the request: those of an apply, or of a `Scale`.
+    Recorded(JsonObject),
+}
+
+/// The stored object in the version of the request, with defaults.
 struct LiveObject<'a> {
     object: &'a JsonObject,
     /// Whether it is stored in another version than the current one. It is then stored again even if nothing changes,
@@ -64,7 +79,7 @@ impl<'a> ObjectWrite<'a> {
         let name = self.name_of_new(object);
         let mut is_taken = false;
         let decide = |current: Option<&StoredObject>| {
-            let decision = self.decide(None, object.clone())?;
+            let decision = self.decide(None, RequestedState::Sent(object.clone()))?;
             is_taken = current.is_some();
             match current {
                 None => Ok(decision),
@@ -86,55 +101,126 @@ impl<'a> ObjectWrite<'a> {
     pub(super) async fn update(
         &self,
         conditions: &[Compare],
-        mut next: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, Status>,
+        next: impl FnMut(Option<&JsonObject>) -> Result<RequestedState, Status>,
     ) -> Result<(StatusCode, StoredObject), Status> {
+        self.update_if(conditions, next).await.map_err(error_status::status_for_write_error)
+    }
+
+    /// Like [`Self::update`], where `next` may create an absent object: its namespace must be active.
+    pub(super) async fn update_or_create(
+        &self,
+        mut next: impl FnMut(Option<&JsonObject>) -> Result<RequestedState, Status>,
+    ) -> Result<(StatusCode, StoredObject), Status> {
+        let context = self.context;
+        let mut conditions = Vec::from_iter(context.require_active_namespace_if_absent().await?);
+        for _ in 0..NAMESPACE_CHANGES_MAX {
+            // The object may be deleted after it was found. It is then created only if its namespace is active.
+            let mut is_unchecked = false;
+            let needs_namespace = conditions.is_empty() && !context.namespace().is_empty();
+            let checked = |current: Option<&JsonObject>| {
+                is_unchecked = current.is_none() && needs_namespace;
+                if is_unchecked { Err(context.not_found()) } else { next(current) }
+            };
+            let written = self.update_if(&conditions, checked).await;
+            let is_namespace_changed = matches!(&written, Err(WriteError::ConditionChanged { .. }))
+                && !context.execution.is_definition_changed();
+            if !is_unchecked && !is_namespace_changed {
+                return written.map_err(error_status::status_for_write_error);
+            }
+            conditions = Vec::from_iter(context.require_active_namespace(NamespaceFreshness::Latest).await?);
+        }
+        let busy = "the namespace changed during every attempt to write the object";
+        Err(Status::service_unavailable(busy).with_retry_after(1))
+    }
+
+    async fn update_if(
+        &self,
+        conditions: &[Compare],
+        mut next: impl FnMut(Option<&JsonObject>) -> Result<RequestedState, Status>,
+    ) -> Result<(StatusCode, StoredObject), WriteError<Status>> {
         let resource = self.context.resource;
         let decide = |current: Option<&StoredObject>| {
-            let live = current.map(|stored| object_codec::decode_served(stored, resource));
+            let live = current.map(|stored| self.read_live(stored)).transpose()?;
             let is_outdated = current.is_some_and(|stored| !resource.is_stored_in_current_version(stored));
             let requested = next(live.as_ref())?;
-            match &live {
-                Some(object) => self.decide(Some(LiveObject { object, is_outdated }), requested),
-                None => {
-                    let decision = self.decide(None, requested)?;
-                    self.context.authorize_create()?;
-                    Ok(decision)
-                }
-            }
+            self.decide(live.as_ref().map(|object| LiveObject { object, is_outdated }), requested)
         };
-        let written = self.commit(&self.context.target.name, conditions, decide).await;
-        written.map_err(error_status::status_for_write_error)
+        self.commit(&self.context.target.name, conditions, decide).await
+    }
+
+    /// The stored object in the version of the request. An older release may have stored fewer defaults; kube-apiserver
+    /// sets them on every object that it reads, and so no writer owns them.
+    fn read_live(&self, stored: &StoredObject) -> Result<JsonObject, Status> {
+        let resource = self.context.resource;
+        let mut live = object_codec::decode_served(stored, resource)?;
+        built_in_types::set_defaults(&mut live, &self.context.server.feature_gates, resource.group_version_kind());
+        Ok(live)
     }
 
     /// Decides a write on the current state: all steps between the request and the store.
-    fn decide(&self, live: Option<LiveObject<'_>>, requested: JsonObject) -> Result<WriteDecision, Status> {
-        let mut new = requested;
-        let Some(LiveObject { object: old, is_outdated }) = live else {
-            self.check_escalation(None, &new)?;
-            self.prepare_create(&mut new)?;
-            managed_fields::record_update(&JsonObject::new(), &mut new, &self.field_manager());
-            self.validate_create(&new)?;
-            return Ok(self.put(new));
-        };
+    fn decide(&self, live: Option<LiveObject<'_>>, requested: RequestedState) -> Result<WriteDecision, Status> {
+        self.context.execution.clear_warnings();
+        match live {
+            None => self.decide_create(requested),
+            Some(live) => self.decide_update(&live, requested),
+        }
+    }
+
+    fn decide_create(&self, requested: RequestedState) -> Result<WriteDecision, Status> {
+        let (mut new, is_recorded) = requested.into_parts();
+        self.complete_new(&mut new);
+        if !is_recorded {
+            self.record_fields(None, &mut new)?;
+        }
+        // Mutating admission comes here. What it changes gets no owner.
+        self.check_escalation(None, &new)?;
+        self.prepare_create(&mut new)?;
+        self.validate_create(&new)?;
+        self.context.authorize_create()?;
+        // Validating admission comes here.
+        self.put(new)
+    }
+
+    fn decide_update(&self, live: &LiveObject<'_>, requested: RequestedState) -> Result<WriteDecision, Status> {
+        let old = live.object;
+        let (mut new, is_recorded) = requested.into_parts();
         self.complete_update(old, &mut new);
+        if !is_recorded {
+            self.record_fields(Some(old), &mut new)?;
+        }
+        // Mutating admission comes here. What it changes gets no owner.
+        self.keep_fields_of_others(old, &mut new);
         self.check_escalation(Some(old), &new)?;
         self.check_signer(old, &new)?;
         self.prepare_update(old, &mut new)?;
         self.validate_update(old, &new)?;
-        managed_fields::record_update(old, &mut new, &self.field_manager());
+        managedfields::keep_times_if_unchanged(old, &mut new);
+        // Validating admission comes here.
         if (self.context.resource.strategy().is_removed_by_update)(old, &new) {
             return Ok(WriteDecision::Delete);
         }
-        if object::metadata::is_no_op(old, &new) && !is_outdated {
+        if object::metadata::is_no_op(old, &new) && !live.is_outdated {
             return Ok(WriteDecision::Keep);
         }
-        Ok(self.put(new))
+        self.put(new)
+    }
+
+    /// Makes the writer the owner of the fields that it changes.
+    fn record_fields(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Result<(), Status> {
+        managedfields::record_update(old, new, &self.field_manager(), &self.types())
+            .map_err(|error| Status::service_unavailable(error.to_string()).with_retry_after(1))
+    }
+
+    pub(super) fn types(&self) -> ResourceTypes<'a> {
+        let RequestContext { resource, server, target, .. } = self.context;
+        ResourceTypes::new(resource, &server.feature_gates, &target.subresource)
     }
 
     /// Stores an object in the storage version.
-    fn put(&self, object: JsonObject) -> WriteDecision {
+    fn put(&self, object: JsonObject) -> Result<WriteDecision, Status> {
         let resource = self.context.resource;
-        WriteDecision::Put { value: object_codec::encode_for_storage(object, resource), ttl: resource.rules().ttl }
+        let value = object_codec::encode_for_storage(object, resource)?;
+        Ok(WriteDecision::Put { value, ttl: resource.rules().ttl })
     }
 
     /// Commits what `decide` decides on the newest state; a dry run commits nothing. The object is the one that the
@@ -173,12 +259,22 @@ impl<'a> ObjectWrite<'a> {
         Ok((code, stored))
     }
 
-    fn field_manager(&self) -> FieldManager<'_> {
+    pub(super) fn field_manager(&self) -> FieldManager<'_> {
         FieldManager {
             name: &self.options.field_manager,
             api_version: &self.api_version,
             subresource: &self.context.target.subresource,
             now: self.now,
+        }
+    }
+}
+
+impl RequestedState {
+    /// The object, and whether its managed fields are recorded.
+    fn into_parts(self) -> (JsonObject, bool) {
+        match self {
+            Self::Sent(object) => (object, false),
+            Self::Recorded(object) => (object, true),
         }
     }
 }
@@ -194,11 +290,12 @@ pub(super) enum CreateError {
 }
 
 impl RequestContext<'_> {
-    pub(super) fn object_response(self, code: StatusCode, stored: &StoredObject) -> Response {
-        let encoded = self.representation.encode_object(stored, self.resource, ColumnDefinitions::Included);
+    pub(super) async fn object_response(self, code: StatusCode, stored: &StoredObject) -> Result<Response, Status> {
+        self.resource.convert_ahead(std::iter::once(stored)).await?;
+        let encoded = self.representation.encode_object(stored, self.resource, ColumnDefinitions::Included)?;
         let mut response = json_response(encoded);
         *response.status_mut() = code;
-        response
+        Ok(response)
     }
 }
 

@@ -53,10 +53,13 @@ impl RequestContext<'_> {
         }
     }
 
-    /// Authorizes an update that creates the object. Like kube-apiserver it requires the verb `create` on the object's
-    /// name, and checks it after validation.
+    /// Authorizes an update or apply that creates the object. Like kube-apiserver it requires the verb `create` on the
+    /// object's name, and checks it after validation.
     pub(super) fn authorize_create(self) -> Result<(), Status> {
         let asked = self.target;
+        if asked.verb == Verb::Create {
+            return Ok(());
+        }
         let object = access::ResourceAttributes {
             group: &asked.group,
             version: &asked.version,

@@ -1,7 +1,7 @@
 //! The steps of a write that apply the rules of the kind.
 
 use api::json::JsonObject;
-use api::{FieldError, Status};
+use api::{FieldError, Status, Verb};
 use kinds::value_validation;
 use object::metadata::{self, CreateContext};
 use object::rules::StatusSubresource;
@@ -20,13 +20,21 @@ impl ObjectWrite<'_> {
         }
     }
 
-    /// Prepares a new object: defaults, metadata and status.
+    /// Completes a new object: fields that this release does not know are dropped, and defaults are set.
+    pub(super) fn complete_new(&self, object: &mut JsonObject) {
+        let context = self.context;
+        let (release, kind) = (context.server.served_resources.release(), context.resource.group_version_kind());
+        built_in_types::drop_fields_unknown_to_release(object, release, kind);
+        built_in_types::set_defaults(object, &context.server.feature_gates, kind);
+        context.execution.add_warnings(metadata::dedup_owner_references(object));
+    }
+
+    /// Applies the rules of metadata and status to a new object.
     pub(super) fn prepare_create(&self, object: &mut JsonObject) -> Result<(), Status> {
         let context = self.context;
         let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
         let (release, kind) = (context.server.served_resources.release(), context.resource.group_version_kind());
-        built_in_types::drop_fields_unknown_to_release(object, release, kind);
-        built_in_types::set_defaults(object, &context.server.feature_gates, kind);
+        built_in_types::drop_disabled_fields(None, object, &context.server.feature_gates, kind);
         let status = if strategy.keeps_status_on_create { object.remove("status") } else { None };
         let create_context = CreateContext { now: self.now, uid: &self.uid, random: self.random };
         metadata::prepare_create(object, rules, &create_context)
@@ -46,7 +54,6 @@ impl ObjectWrite<'_> {
         let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
         let gates = &context.server.feature_gates;
         let mut errors = validate::validate_metadata(object, rules);
-        errors.extend((strategy.validate_new)(gates, object));
         errors.extend(value_validation::validate_create(strategy, gates, object));
         errors.extend(self.validate_custom(object, None, &errors));
         Rejection::ensure_no_errors(errors).map_err(|rejection| self.rejection_of_new(rejection, object))
@@ -56,19 +63,26 @@ impl ObjectWrite<'_> {
         self.context.rejection_status(rejection, metadata_string(object, "name"))
     }
 
-    /// Completes the requested state: what the subresource does not write comes from the stored object, and so do fields
-    /// that this release does not know; defaults are set.
+    /// Completes the requested state: defaults are set, and fields that this release does not know come from the stored
+    /// object.
     pub(super) fn complete_update(&self, old: &JsonObject, new: &mut JsonObject) {
         let context = self.context;
         let (resource, gates) = (context.resource, &context.server.feature_gates);
-        let part = resource.strategy().subresource(&context.target.subresource);
-        if let Some(next) = part.and_then(|part| part.next_state([old, new], gates, self.now)) {
-            *new = next;
-        }
         built_in_types::set_defaults(new, gates, resource.group_version_kind());
+        context.execution.add_warnings(metadata::dedup_owner_references(new));
         if let Some(schema) = context.schema_of(resource.group_version_kind()) {
             unknown_fields::drop_unknown_fields(Some(old), new, schema);
             unknown_fields::keep_unknown_fields(old, new, schema);
+        }
+    }
+
+    /// Restores the fields that the subresource does not write.
+    pub(super) fn keep_fields_of_others(&self, old: &JsonObject, new: &mut JsonObject) {
+        let context = self.context;
+        let part = context.resource.strategy().subresource(&context.target.subresource);
+        let gates = &context.server.feature_gates;
+        if let Some(next) = part.and_then(|part| part.next_state([old, new], gates, self.now)) {
+            *new = next;
         }
     }
 
@@ -78,6 +92,12 @@ impl ObjectWrite<'_> {
         let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
         let subresource = &*context.target.subresource;
         let part = strategy.subresource(subresource);
+        let kind = context.resource.group_version_kind();
+        built_in_types::drop_disabled_fields(Some(old), new, &context.server.feature_gates, kind);
+        if context.target.verb == Verb::Update {
+            metadata::ensure_uid_matches(old, new)
+                .map_err(|rejection| context.rejection_status(rejection, &context.target.name))?;
+        }
         let prepared = match part {
             Some(part) if part.writes_status => metadata::prepare_status_update(old, new, rules),
             Some(_) | None => metadata::prepare_update(old, new, rules),
@@ -113,7 +133,7 @@ impl ObjectWrite<'_> {
         let context = self.context;
         let Some((live, version)) = context.resource.as_custom() else { return Vec::new() };
         let verdict = live.validate(version, new, old, &context.target.subresource, metadata_errors);
-        context.execution.set_warnings(verdict.warnings);
+        context.execution.add_warnings(verdict.warnings);
         verdict.errors
     }
 }
