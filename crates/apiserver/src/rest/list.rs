@@ -108,10 +108,13 @@ fn list_response(
     representation: ObjectRepresentation,
 ) -> Result<Response, Status> {
     let resource = context.resource;
-    let decode = |stored: &StoredObject| match representation {
-        // Only the metadata is parsed: whole objects of a large list take ten times the memory of their bytes.
-        ObjectRepresentation::PartialMetadata(_) if resource.is_stored_form(stored) => Ok(stored.to_metadata_object()),
-        _ => object_codec::decode_served(stored, resource),
+    let is_metadata = matches!(representation, ObjectRepresentation::PartialMetadata(_));
+    let decode = |stored: &StoredObject| {
+        // Whole objects of a large list take ten times the memory of their bytes.
+        if is_metadata && resource.is_stored_form(stored) {
+            return Ok(stored.to_metadata_object());
+        }
+        object_codec::decode_served(stored, resource)
     };
     let objects = || stored_objects(page).map(decode).collect();
     if let Some(encoded) = representation.encode_list(objects, metadata, resource)? {
