@@ -42,7 +42,8 @@ pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusC
         Rejection::Unprocessable(message) => {
             Status { message, reason: StatusReason::Invalid, code: 422, ..Status::default() }
         }
-        Rejection::Unclassified(message) => Status::internal_error(message),
+        // Kubernetes gives such errors no reason.
+        Rejection::Unclassified(message) => Status { message, code: 500, ..Status::default() },
     }
 }
 
