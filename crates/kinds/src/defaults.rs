@@ -85,9 +85,10 @@ pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
 fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
     let mut object = Map::new();
     for field in kind.fields().filter(|field| is_written_though_zero(kind, *field)) {
-        let zero = match field.value_type().form() {
-            TypeForm::Struct(inner) => Some(Value::from(zero_object(inner))),
-            _ => zero_scalar(field),
+        let zero = if let TypeForm::Struct(inner) = field.value_type().form() {
+            Some(Value::from(zero_object(inner)))
+        } else {
+            zero_scalar(field)
         };
         object.extend(zero.map(|zero| (field.name().to_owned(), zero)));
     }
