@@ -18,14 +18,12 @@ pub(crate) enum FieldValidation {
 
 impl FieldValidation {
     /// Parses the query parameter. The default is `Warn`, as in kube-apiserver.
-    pub(crate) fn from_query(query: &str) -> Result<Self, Status> {
+    pub(crate) fn from_query(query: &str) -> Result<Self, FieldError> {
         match query::first_value(query, "fieldValidation").as_deref() {
             None | Some("" | "Warn") => Ok(Self::Warn),
             Some("Ignore") => Ok(Self::Ignore),
             Some("Strict") => Ok(Self::Strict),
-            Some(other) => Err(Status::bad_request(format!(
-                "fieldValidation: Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\""
-            ))),
+            Some(other) => Err(FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"])),
         }
     }
 }

@@ -30,6 +30,11 @@ impl ObjectRepresentation {
         Self::from_media_type(negotiate(accept, ObjectOffer::JSON)?, query)
     }
 
+    /// Negotiates the representation of a review, which has no table.
+    pub(crate) fn negotiate_review(accept: &str) -> Result<Self, Status> {
+        Self::from_media_type(negotiate(accept, ObjectOffer::JSON_WITHOUT_TABLE)?, "")
+    }
+
     /// Negotiates the representation of objects in watch events.
     pub(crate) fn negotiate_stream(accept: &str, query: &str) -> Result<Self, Status> {
         Self::from_media_type(negotiate_stream(accept, ObjectOffer::JSON)?, query)
@@ -50,44 +55,54 @@ impl ObjectRepresentation {
         })
     }
 
-    /// Encodes one object.
+    /// Encodes an object that is not stored and has no table, such as a review.
+    pub(crate) fn encode_unstored(self, object: &JsonObject) -> Vec<u8> {
+        match self {
+            Self::PartialMetadata(version) => {
+                api::json::to_go_json(&partial_object_metadata::object(object, meta_api_version(version)))
+            }
+            Self::Full | Self::Table(..) => api::json::to_go_json(object),
+        }
+    }
+
+    /// Encodes one object. Fails like [`Resource::to_served`].
     pub(crate) fn encode_object(
         self,
         stored: &StoredObject,
         resource: &Resource,
         column_definitions: ColumnDefinitions,
-    ) -> Bytes {
+    ) -> Result<Bytes, Status> {
         let object = || object_codec::decode_served(stored, resource);
         let value = match self {
             Self::Full => return object_codec::encode_served(stored, resource),
-            Self::PartialMetadata(version) => partial_object_metadata::object(&object(), meta_api_version(version)),
+            Self::PartialMetadata(version) => partial_object_metadata::object(&object()?, meta_api_version(version)),
             Self::Table(version, include) => {
                 let metadata = ListMeta { resource_version: stored.revision.to_string(), ..ListMeta::default() };
-                build_resource_table(&[object()], &metadata, resource, version, include, column_definitions)
+                build_resource_table(&[object()?], &metadata, resource, version, include, column_definitions)
             }
         };
-        api::json::to_go_json(&value).into()
+        Ok(api::json::to_go_json(&value).into())
     }
 
     /// Encodes a list; `None` for full objects, whose cached bytes the caller sends. `objects` is then not called.
     pub(crate) fn encode_list(
         self,
-        objects: impl FnOnce() -> Vec<JsonObject>,
+        objects: impl FnOnce() -> Result<Vec<JsonObject>, Status>,
         metadata: &ListMeta,
         resource: &Resource,
-    ) -> Option<Bytes> {
+    ) -> Result<Option<Bytes>, Status> {
         let value: Value = match self {
-            Self::Full => return None,
+            Self::Full => return Ok(None),
             Self::PartialMetadata(version) => {
-                partial_object_metadata::list(&objects(), metadata, meta_api_version(version))
+                partial_object_metadata::list(&objects()?, metadata, meta_api_version(version))
             }
             Self::Table(version, include) => {
-                build_resource_table(&objects(), metadata, resource, version, include, ColumnDefinitions::Included)
+                build_resource_table(&objects()?, metadata, resource, version, include, ColumnDefinitions::Included)
             }
         };
         let mut bytes = api::json::to_go_json(&value);
         bytes.push(b'\n');
-        Some(bytes.into())
+        Ok(Some(bytes.into()))
     }
 }
 

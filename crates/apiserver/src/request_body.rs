@@ -11,13 +11,13 @@ use kinds::{Release, types_of};
 use object::Rejection;
 use object::decode::{self, Decoded};
 use object::delete::DeleteOptions;
-use object::metadata;
 use schema::protobuf::{self, ProtobufError};
 use serde_json::Value;
 
 use crate::BODY_BYTES_MAX;
-use crate::built_in_types::{self, CheckedObject, FieldValidation};
+use crate::built_in_types::{self, CheckedObject};
 use crate::error_status::{self, StatusContext};
+use crate::request_options;
 use crate::resource::Resource;
 
 /// A request with its complete body. A write may be decided several times, so it must not depend on the connection.
@@ -39,7 +39,7 @@ pub(crate) fn read_object(
     record: &RequestRecord,
     expected: &ExpectedBody<'_>,
 ) -> Result<CheckedObject, Status> {
-    let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
+    let validation = request_options::field_validation(&request)?;
     let encoding = request_encoding(&request)?;
     if expected.custom.is_some() && encoding == Encoding::Protobuf {
         return Err(Status::unsupported_media_type(&[Encoding::Json.media_type(), Encoding::Yaml.media_type()]));
@@ -59,9 +59,7 @@ pub(crate) fn read_object(
         Some(resource) => built_in_types::check_custom_body(decoded, resource, validation),
         None => built_in_types::check_body_types(decoded, expected.release, expected.kind, validation),
     };
-    let mut checked = built_in_types::or_bad_request(checked, expected.kind)?;
-    checked.warnings.extend(metadata::dedup_owner_references(&mut checked.object));
-    Ok(checked)
+    built_in_types::or_bad_request(checked, expected.kind)
 }
 
 /// Kubernetes' message for a body of a kind that no version of the release has; it names where the server collects them.

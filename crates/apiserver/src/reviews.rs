@@ -13,8 +13,9 @@ use object::decode;
 
 use crate::access_control::AuthenticatedCaller;
 use crate::error_status::{self, StatusContext};
+use crate::representation::ObjectRepresentation;
 use crate::request_body::{self, ExpectedBody};
-use crate::rest::with_warnings;
+use crate::rest::{self, with_warnings};
 use crate::{ApiServer, json_response};
 
 /// A served review resource.
@@ -45,6 +46,7 @@ impl ApiServer {
         let status_context = StatusContext { resource: target.group_resource(), kind: kind.kind, name: "" };
         let expected = ExpectedBody { kind, release: self.served_resources.release(), custom: None, status_context };
         let request = request_body::buffer(request).await?;
+        let representation = ObjectRepresentation::negotiate_review(rest::accept_header(&request))?;
         let mut body = request_body::read_object(request, authorized.record, &expected)?;
         let namespace = match review.resource.kind.scope {
             KindScope::Namespaced => &*target.namespace,
@@ -53,7 +55,7 @@ impl ApiServer {
         let reject = |rejection| error_status::status_for_rejection(rejection, status_context);
         decode::ensure_namespace_matches(&mut body.object, namespace).map_err(reject)?;
         let evaluated = self.evaluate_review(review.kind, &body.object, namespace, &authorized.caller).await?;
-        let mut response = json_response(with_version(evaluated, &target.version));
+        let mut response = json_response(representation.encode_unstored(&with_version(&evaluated, &target.version)));
         *response.status_mut() = StatusCode::CREATED;
         Ok(with_warnings(response, &body.warnings))
     }
@@ -92,16 +94,13 @@ impl ApiServer {
 }
 
 /// Sets the requested `apiVersion`: the versions of a review differ in nothing else.
-fn with_version(evaluated: Vec<u8>, version: &str) -> Vec<u8> {
-    if version == "v1" {
-        return evaluated;
-    }
-    let mut object: JsonObject = serde_json::from_slice(&evaluated).expect("an evaluated review is an object");
+fn with_version(evaluated: &[u8], version: &str) -> JsonObject {
+    let mut object: JsonObject = serde_json::from_slice(evaluated).expect("an evaluated review is an object");
     if let Some(group) =
         object.get("apiVersion").and_then(|name| name.as_str()?.split_once('/')).map(|(group, _)| group)
     {
         let name = format!("{group}/{version}");
         object.insert("apiVersion".to_owned(), name.into());
     }
-    api::json::to_go_json(&object)
+    object
 }

@@ -5,7 +5,7 @@
 //! [`AccessControl`] authenticates and authorizes them: an API server and a gateway differ in these two values alone.
 //!
 //! Reading order: [`pipeline`], [`handler`], [`certificate_verification`], [`peer_routing`], [`merged_discovery`], [`error_response`],
-//! `record`, [`audit`], [`access_log`], [`body`], `seats`, [`health`], [`metrics`], [`listener`].
+//! `record`, `request_framing`, [`audit`], [`access_log`], [`body`], `seats`, [`health`], [`metrics`], [`listener`].
 
 pub mod access_log;
 pub mod audit;
@@ -24,6 +24,7 @@ pub mod peer_fetch;
 pub mod peer_routing;
 pub mod pipeline;
 mod record;
+mod request_framing;
 pub mod response;
 mod seats;
 mod send_limit;

@@ -30,6 +30,7 @@ use crate::coarse_timer::{self, CoarseTimer};
 use crate::graceful_stop::{StopMonitor, StopStep};
 use crate::handler::{AccessControl, CachedConnection, ClientConnection, LocalHandler};
 use crate::pipeline::Pipeline;
+use crate::request_framing::FramingError;
 use crate::seats::is_mutating;
 use crate::send_limit::{self, SendMonitor, StreamExecutor};
 use crate::write_coalescer::WriteCoalescer;
@@ -43,6 +44,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
 const STREAMS_MAX: u32 = 250;
 /// The largest header list that is accepted; Go's default.
 const HEADERS_MAX_BYTES: u32 = 1 << 20;
+/// Header lines of an HTTP/1.1 request; hyper's default is 100. A forwarded request has one line per group of its user, and Active
+/// Directory allows 1,015 groups.
+const HEADER_LINES_MAX: usize = 1_100;
 /// The pause after a failed accept, so that the loop does not spin while file descriptors are exhausted.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Interval and timeout of HTTP/2 pings on idle connections.
@@ -111,6 +115,10 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> ConnectionService<G, L> {
         connection: Arc<CachedConnection<G::ConnectionCache>>,
         mut request: Request,
     ) -> Result<Response, JoinError> {
+        if let Some(error) = FramingError::find(&request) {
+            tracing::debug!(client = %connection.client.client_address, ?error, "request rejected");
+            return Ok(error.to_response(request.version()));
+        }
         let uri = request.uri().clone();
         let path_and_query = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let target = Target::parse(request.method().as_str(), path_and_query);
@@ -223,7 +231,7 @@ async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(CoarseTimer).header_read_timeout(HEAD_TIMEOUT);
+    builder.timer(CoarseTimer).header_read_timeout(HEAD_TIMEOUT).max_headers(HEADER_LINES_MAX);
     let service = service_fn(move |request| connection_service.clone().handle(connection.clone(), request));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     let mut stopping = StopMonitor::new(&stop);

@@ -50,8 +50,8 @@ pub enum ForwardError {
     /// All candidates are at their in-flight limit, and the request was not queued or left the queue.
     #[error("every peer that could answer has as many requests as it may: {0}")]
     Overloaded(QueueRejection),
-    /// The client disconnected while it sent the request.
-    #[error("the client did not finish its request")]
+    /// The client disconnected while it sent the request, or sent a malformed body.
+    #[error("the request body could not be read")]
     ClientAborted,
 }
 
@@ -68,9 +68,9 @@ impl ForwardError {
                  --requestheader-* settings differ from this proxy's or were not compared yet; a bearer token works",
             )
             .with_retry_after(RETRY_AFTER_SECONDS),
-            Self::NoEndpoint | Self::Failed { .. } | Self::TimedOut { .. } | Self::ClientAborted => {
-                proxy_failed_status(self.execution())
-            }
+            // As if the request were served here.
+            Self::ClientAborted => Status::bad_request(self.to_string()),
+            Self::NoEndpoint | Self::Failed { .. } | Self::TimedOut { .. } => proxy_failed_status(self.execution()),
         }
     }
 
@@ -79,7 +79,7 @@ impl ForwardError {
         match self {
             Self::NoEndpoint | Self::NotVouched | Self::Overloaded(_) => Execution::None,
             Self::Failed { execution, .. } | Self::TimedOut { execution } => *execution,
-            // Part of the request was sent; no client is left to read the response.
+            // Part of the request was sent.
             Self::ClientAborted => Execution::Unknown,
         }
     }
@@ -219,7 +219,13 @@ mod tests {
             ],
         );
         assert_eq!(ForwardError::NoEndpoint.status(), proxy_failed_status(Execution::None));
-        assert_eq!(ForwardError::ClientAborted.status(), proxy_failed_status(Execution::Unknown));
+    }
+
+    #[test]
+    fn incomplete_body_is_the_fault_of_the_client() {
+        let status = ForwardError::ClientAborted.status();
+        assert_eq!((status.http_code(), status.retry_after()), (400, None));
+        assert_eq!(status.message, "the request body could not be read");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use http::header::{
     TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, request, response};
+use http_body::SizeHint;
 use transport::peer::RequestBody;
 
 use super::{CorsHeaders, ForwardRequest};
@@ -47,15 +48,20 @@ pub(super) struct ForwardedHead {
 }
 
 impl ForwardedHead {
-    pub(super) fn new(request: request::Parts, forward_request: &ForwardRequest<'_>, is_upgrade: bool) -> Self {
+    /// `body_size` is the size of the client's body as it was parsed.
+    pub(super) fn new(
+        request: request::Parts,
+        body_size: &SizeHint,
+        forward_request: &ForwardRequest<'_>,
+        is_upgrade: bool,
+    ) -> Self {
         let request::Parts { method, uri, mut headers, .. } = request;
-        // The client's `Host` becomes `X-Forwarded-Host`.
-        let host = headers.get(HOST).cloned().or_else(|| {
-            // HTTP/2 has the host in the target.
-            uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
-        });
+        // The client's host becomes `X-Forwarded-Host`. HTTP/2 and proxies have it in the target, which takes precedence.
+        let authority = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+        let host = authority.or_else(|| headers.get(HOST).cloned());
         let protocol = headers.get(UPGRADE).cloned();
         remove_hop_by_hop(&mut headers);
+        set_content_length(&mut headers, body_size);
         // The listener has answered it: the client sends the body already.
         headers.remove(EXPECT);
         forward_request.user.write_headers(&mut headers);
@@ -98,6 +104,14 @@ impl ForwardedHead {
         *request.method_mut() = Method::GET;
         request.headers_mut().remove(CONTENT_LENGTH);
         request
+    }
+}
+
+/// Replaces the client's `Content-Length` by the size of the body that is sent: a peer that reads another length would take part of
+/// a body for the next request on the connection, which may be another user's.
+fn set_content_length(headers: &mut HeaderMap, body_size: &SizeHint) {
+    if headers.remove(CONTENT_LENGTH).is_some() {
+        headers.extend(body_size.exact().map(|size| (CONTENT_LENGTH, HeaderValue::from(size))));
     }
 }
 

@@ -420,7 +420,7 @@ impl Forwarder {
         let upgrade = ClientUpgrade::from_request(&mut parts);
         let call = if upgrade.is_some() { forward_request.for_upgrade() } else { forward_request };
         let commitment = parts.extensions.remove::<Arc<Commitment>>();
-        let head = ForwardedHead::new(parts, &call, upgrade.is_some());
+        let head = ForwardedHead::new(parts, &body.size_hint(), &call, upgrade.is_some());
         let retry_loop = RetryLoop {
             forwarder: &self.0,
             forward_request: &call,

@@ -12,6 +12,7 @@ use object::table::{Column, cells};
 use object::unstructured;
 use serde_json::Value;
 
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static WEBHOOK_STRATEGY: KindStrategy = KindStrategy {
@@ -23,6 +24,7 @@ pub(crate) static WEBHOOK_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static VALIDATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     validate: policies::check_validating_policy,

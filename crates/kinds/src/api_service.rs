@@ -7,10 +7,12 @@ use object::table::Column;
 use object::table::cells::{AGE, NAME, find_condition, string_column};
 use object::unstructured;
 
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 use crate::validation::Field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     allows_any_finalizer: true,
     rules: KindRules {
         name_rule: NameRule::PathSegment,

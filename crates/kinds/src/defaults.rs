@@ -184,10 +184,13 @@ fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &Fe
     }
 }
 
-/// Applies the defaults that Go's declarations state. Empty text counts as missing.
+/// Applies the defaults that Go's declarations state. Empty text counts as missing, so that it is no default either.
 fn apply_declared_defaults(object: &mut JsonObject, kind: StructType<'_>) {
     for field in kind.fields() {
         let Some(Ok(default)) = field.default().map(serde_json::from_str::<Value>) else { continue };
+        if default == "" {
+            continue;
+        }
         if default.is_string() {
             set_if_empty(object, field.name(), default);
         } else {

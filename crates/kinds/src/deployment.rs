@@ -8,6 +8,7 @@ use object::table::{Column, cells};
 use serde_json::json;
 
 use crate::fields::restore_metadata_field;
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, LENIENT_RULES, SubresourceStrategy};
 use crate::validation::{Field, go_label_selector, go_object};
 use crate::workload::{
@@ -16,6 +17,7 @@ use crate::workload::{
 };
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::DEPLOYMENT,
     rules: KindRules { generation: GenerationRule::CountedWithAnnotations, ..LENIENT_RULES },
     subresources: &[SubresourceStrategy::status(|old, deployment, _| {
         restore_metadata_field(old, deployment, "labels");

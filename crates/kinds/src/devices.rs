@@ -20,6 +20,7 @@ use schema::StructType;
 use serde_json::Value;
 
 use crate::fields::{set_if_empty, string_field};
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field};
 
@@ -32,6 +33,7 @@ pub(crate) static DEVICE_CLASS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static DEVICE_TAINT_RULE_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..LENIENT_RULES },
     returns_deleted_object: true,
     prepare_for_create: |_, rule| {
@@ -54,6 +56,7 @@ fn set_taint_time(taint: &mut Value, now: &str) {
 }
 
 pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
     validate_create: |claim| validation::check_claim_spec(claim.at("spec")),
@@ -82,6 +85,7 @@ pub(crate) static RESOURCE_CLAIM_TEMPLATE_STRATEGY: KindStrategy = KindStrategy 
 };
 
 pub(crate) static RESOURCE_POOL_STATUS_REQUEST_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..LENIENT_RULES },
     returns_deleted_object: true,
     validate_create: validation::check_pool_status_request,

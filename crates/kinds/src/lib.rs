@@ -30,6 +30,7 @@ pub mod verbs;
 pub mod defaults;
 mod fields;
 pub mod gated_fields;
+pub mod reset_fields;
 pub mod strategy;
 pub mod update_validation;
 pub mod value_validation;

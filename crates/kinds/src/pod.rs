@@ -21,9 +21,11 @@ use serde_json::json;
 
 use crate::fields::restore_metadata_field;
 use crate::pod::qos::qos_class;
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES, SubresourceStrategy, WritableFields};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::POD,
     rules: KindRules {
         generation: GenerationRule::Counted,
         grace_period: GracePeriodRule::Graceful(grace_seconds),

@@ -7,6 +7,7 @@ use object::table::cells::{AGE, NAME, boolean_column, integer_cell, integer_colu
 use object::unstructured;
 
 use crate::release::Release::*;
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::{fixed_field, forbidden_change};
 use crate::validation::Field;
@@ -20,6 +21,7 @@ pub(crate) static PRIORITY_CLASS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static POD_GROUP_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::POD_GROUP,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     immutable_fields: &[
         fixed_field("spec.podGroupTemplateRef"),
@@ -36,8 +38,11 @@ pub(crate) static POD_GROUP_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-pub(crate) static COMPOSITE_POD_GROUP_STRATEGY: KindStrategy =
-    KindStrategy { rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES }, ..KindStrategy::DEFAULT };
+pub(crate) static COMPOSITE_POD_GROUP_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    ..KindStrategy::DEFAULT
+};
 
 pub(crate) static WORKLOAD_STRATEGY: KindStrategy = KindStrategy {
     immutable_fields: &[

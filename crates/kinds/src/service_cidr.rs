@@ -10,6 +10,7 @@ use object::unstructured::texts;
 
 use crate::fields::list_items;
 use crate::release::Release::{self, *};
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
@@ -17,6 +18,7 @@ use crate::validation::Field;
 use crate::validation::addresses::parse_cidr;
 
 pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::SERVICE_CIDR,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..LENIENT_RULES },
     validate_create: |range| check_ranges(range.path("spec.cidrs")),
     validate_update: |range, _| check_update(range),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::rejection::Rejection;
 use crate::unstructured::{metadata_mut, metadata_string};
 
-pub(crate) use metadata_types::go_json_type_name;
+pub use metadata_types::go_json_type_name;
 
 /// Maximum nesting depth of a body. The JSON parser allows 127 levels, and the levels that the server adds must fit
 /// too: managed fields nest three levels deeper than the fields they describe.

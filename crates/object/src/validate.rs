@@ -118,7 +118,7 @@ pub fn validate_manager_name(manager: &str, field: &str) -> Vec<FieldError> {
     if manager.len() > MANAGER_LENGTH_MAX {
         errors.push(FieldError::too_long(field, MANAGER_LENGTH_MAX));
     }
-    for (at, character) in manager.char_indices().filter(|(_, character)| character.is_control()) {
+    for (at, character) in manager.char_indices().filter(|(_, character)| !api::quote::is_printable(*character)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", character as u32);
         errors.push(FieldError::invalid(field, manager, detail));
     }

@@ -129,12 +129,22 @@ impl Registry {
         match (consistency, source) {
             // The resource has not changed since that revision, so the current snapshot shows its state.
             (ReadConsistency::Exact(revision), ReadSource::Cache(_)) if snapshot.revision <= revision => {
+                self.ensure_not_compacted(&selection.prefix, revision).await?;
                 list_snapshot(&snapshot, selection, revision)
             }
             (ReadConsistency::Exact(revision), _) => self.list_store(selection, Some(revision)).await,
             (_, ReadSource::Store) => self.list_store(selection, None).await,
             (_, ReadSource::Cache(through)) => list_snapshot(&snapshot, selection, through.max(snapshot.revision)),
         }
+    }
+
+    /// Fails with [`Error::Compacted`] if the store no longer has the state of a revision. A client must not get pages of
+    /// such a state from one server, which has it in its cache, and an error from the next.
+    async fn ensure_not_compacted(&self, prefix: &Key, revision: Revision) -> Result<(), ReadError> {
+        // No key has a zero byte after the prefix: the range is empty.
+        let nothing = next_possible_key(prefix);
+        self.store.range(KeyRange::prefix(nothing).limit(1).at_revision(revision)).await?;
+        Ok(())
     }
 
     /// Reads a key from the store itself, with the revision as of which it was read.

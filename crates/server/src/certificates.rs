@@ -74,7 +74,9 @@ impl ServerCertificates {
             Some(_) => None,
             None => Some(own()?.certificate().to_owned()),
         };
-        let serving = Reloading::start(files, move || transport::server::server_config(&certificate, &key), tasks)?;
+        let policy = config.tls_policy.clone();
+        let load = move || transport::server::server_config(&certificate, &key, &policy);
+        let serving = Reloading::start(files, load, tasks)?;
         let client_ca = Reloading::start(vec![client_ca.clone()], move || ClientCaBundle::from_file(&client_ca), tasks)
             .context("--client-ca-file")?;
         let front_proxy =

@@ -33,9 +33,9 @@ use rustls::pki_types::ServerName;
 use tasks::{Tasks, Workers};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use transport::Reloading;
 use transport::peer::{ClientTlsFiles, Connector, Dialer};
 use transport::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
+use transport::{Reloading, TlsPolicy};
 
 use crate::authentication::{FrontProxyConfig, start_ca_bundle};
 use crate::may_be_built_in;
@@ -49,6 +49,8 @@ pub struct Config {
     pub port: u16,
     /// The serving certificate; `None`: generated below `cert_dir`.
     pub serving_certificate: Option<CertificateFiles>,
+    /// TLS versions and cipher suites to offer.
+    pub tls_policy: TlsPolicy,
     /// Where a generated serving certificate is kept.
     pub cert_dir: PathBuf,
     /// The kube-apiservers behind the gateway.
@@ -200,7 +202,9 @@ fn start_serving_certificate(config: &Config, tasks: &Tasks) -> anyhow::Result<R
         }
     };
     let files = vec![certificate.clone(), key.clone()];
-    Ok(Reloading::start(files, move || transport::server::server_config(&certificate, &key), tasks)?)
+    let policy = config.tls_policy.clone();
+    let load = move || transport::server::server_config(&certificate, &key, &policy);
+    Ok(Reloading::start(files, load, tasks)?)
 }
 
 /// Starts to follow the CA bundles of clients and front proxies. Rejects bundles by which users could pose as front proxies.

@@ -12,7 +12,9 @@ pub mod server;
 pub mod subject;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod tls_policy;
 
 pub use client_ca::{ClientCaBundle, ClientCertificateError};
 pub use reloading::Reloading;
 pub use subject::X509Subject;
+pub use tls_policy::{TlsPolicy, TlsPolicyError};

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+
+use crate::TlsPolicy;
 
 /// Why the serving certificate cannot be used. Each error names the file.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,11 @@ pub enum ServingCertificateError {
 
 /// Returns a configuration that serves HTTP/2 and HTTP/1.1 and requests a client certificate without verifying its
 /// chain.
-pub fn server_config(certificate_file: &Path, key_file: &Path) -> Result<ServerConfig, ServingCertificateError> {
+pub fn server_config(
+    certificate_file: &Path,
+    key_file: &Path,
+    policy: &TlsPolicy,
+) -> Result<ServerConfig, ServingCertificateError> {
     let certificate_name = certificate_file.display().to_string();
     let key_name = key_file.display().to_string();
     let certificate_fault =
@@ -58,10 +62,10 @@ pub fn server_config(certificate_file: &Path, key_file: &Path) -> Result<ServerC
     }
     let key = PrivateKeyDer::from_pem_file(key_file)
         .map_err(|error| ServingCertificateError::Key { file: key_name.clone(), reason: error.to_string() })?;
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(policy.provider());
     let mut config = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .expect("the provider supports TLS 1.2 and 1.3")
+        .with_protocol_versions(policy.versions())
+        .expect("a policy has a cipher suite for each of its versions")
         .with_client_cert_verifier(Arc::new(AcceptAnyClientCertificate::new(&provider)))
         .with_single_cert(chain, key)
         .map_err(|error| ServingCertificateError::Mismatch {

@@ -16,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::Reloading;
+use crate::TlsPolicy;
 use crate::peer::{ClientTlsFiles, Connector, Dialer};
 use crate::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
 use crate::server::server_config;
@@ -41,10 +42,27 @@ impl TestCertificates {
         ClientTlsFiles { ca_bundle: self.authority.certificate().to_owned(), client_certificate: Some(own) }
     }
 
+    /// Returns a peer's serving certificate.
+    pub fn serving_files(&self) -> CertificateFiles {
+        self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() })
+    }
+
     /// Returns a peer's TLS configuration.
     pub fn server_config(&self) -> ServerConfig {
-        let pair = self.issue("serving", &CertificateUsage::Serving { addresses: Vec::new(), names: Vec::new() });
+        let pair = self.serving_files();
+        server_config(&pair.certificate, &pair.key, &TlsPolicy::default()).expect("just created")
+    }
+
+    /// Returns the TLS configuration of a server with this name and on loopback.
+    pub fn server_config_named(&self, name: &str) -> ServerConfig {
+        let addresses = vec![std::net::Ipv4Addr::LOCALHOST.into()];
+        let pair = self.issue(name, &CertificateUsage::Serving { addresses, names: vec![name.to_owned()] });
         server_config(&pair.certificate, &pair.key).expect("just created")
+    }
+
+    /// Returns the certificate of the CA, PEM.
+    pub fn ca_pem(&self) -> Vec<u8> {
+        std::fs::read(self.authority.certificate()).expect("just created")
     }
 
     /// Returns the directory of the certificates.

@@ -37,15 +37,19 @@ pub(crate) enum FlagKind {
     Ignored,
     /// The same, a boolean.
     IgnoredBool,
+    /// A flag of kube-apiserver that must not be ignored unnoticed; takes a value.
+    Unsupported,
+    /// The same, a boolean.
+    UnsupportedBool,
 }
 
 impl FlagKind {
     fn is_bool(self) -> bool {
-        matches!(self, Self::Bool | Self::IgnoredBool)
+        matches!(self, Self::Bool | Self::IgnoredBool | Self::UnsupportedBool)
     }
 
     fn is_used(self) -> bool {
-        !matches!(self, Self::Ignored | Self::IgnoredBool)
+        matches!(self, Self::Text | Self::List | Self::Bool)
     }
 }
 
@@ -201,6 +205,35 @@ impl FlagValues {
         self.given.keys().copied().filter(|name| !self.flag(name).kind.is_used()).collect()
     }
 
+    /// Rejects flags that this server does not support, unless the list flag `allowed_by` names them. A value that
+    /// kube-apiserver takes as "not set" asks for nothing.
+    pub(crate) fn refuse_unsupported(&self, allowed_by: &'static str) -> Result<(), FlagError> {
+        let is_unsupported = |flag: &Flag| matches!(flag.kind, FlagKind::Unsupported | FlagKind::UnsupportedBool);
+        let allowed: Vec<String> =
+            self.list_values(allowed_by).iter().map(|name| name.trim_start_matches("--").replace('_', "-")).collect();
+        if let Some(unknown) =
+            allowed.iter().find(|name| !self.table.iter().any(|flag| flag.name == **name && is_unsupported(flag)))
+        {
+            let reason = format!("--{unknown} is not among the unsupported flags");
+            return Err(FlagError::Invalid { flag: allowed_by, value: unknown.clone(), reason });
+        }
+        let asks = |flag: &Flag| match flag.kind.is_bool() {
+            true => self.is_true(flag.name),
+            false => !self.joined_values(flag.name).is_empty(),
+        };
+        let refused = self
+            .table
+            .iter()
+            .find(|flag| is_unsupported(flag) && asks(flag) && !allowed.iter().any(|name| name == flag.name));
+        match refused {
+            None => Ok(()),
+            Some(flag) => Err(FlagError::Rejected(format!(
+                "--{name} is not supported: this server would run without what it configures; remove the flag, or start with --{allowed_by}={name}",
+                name = flag.name
+            ))),
+        }
+    }
+
     fn add_value(&mut self, flag: &'static Flag, value: String) -> Result<(), FlagError> {
         const BOOLEANS: [&str; 11] = ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE"];
         if flag.kind.is_bool() && !BOOLEANS.contains(&&*value) && value != "False" {
@@ -221,9 +254,9 @@ pub(crate) fn render_help(table: &[Flag]) -> String {
     let mut page = String::new();
     for flag in table.iter().filter(|flag| flag.kind.is_used()) {
         let value = match flag.kind {
-            FlagKind::Bool => "",
             FlagKind::List => " strings",
-            FlagKind::Text | FlagKind::Ignored | FlagKind::IgnoredBool => " string",
+            kind if kind.is_bool() => "",
+            _ => " string",
         };
         let default = match flag.default {
             "" => String::new(),

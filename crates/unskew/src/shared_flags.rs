@@ -3,6 +3,8 @@
 use access::authentication::FrontProxyHeaderNames;
 use edge::merged_discovery::MergeDiscovery;
 
+use transport::{TlsPolicy, TlsPolicyError};
+
 use crate::flags::{FlagError, FlagValues};
 
 /// `--merge-discovery`.
@@ -30,6 +32,20 @@ pub(crate) fn parse_logging(flags: &FlagValues) -> Result<LoggingConfig, FlagErr
     Ok(LoggingConfig {
         json: flags.parse_value("logging-format", is_json)?,
         verbosity: flags.parse_value("v", str::parse)?,
+    })
+}
+
+/// `--tls-min-version` and `--tls-cipher-suites`.
+pub(crate) fn parse_tls_policy(flags: &FlagValues) -> Result<TlsPolicy, FlagError> {
+    let (min_version, suites) = (flags.value_or_default("tls-min-version"), flags.list_values("tls-cipher-suites"));
+    TlsPolicy::parse(min_version, &suites).map_err(|error| {
+        let (flag, value) = match &error {
+            TlsPolicyError::UnknownVersion(_) => ("tls-min-version", min_version.to_owned()),
+            TlsPolicyError::UnknownCipherSuite(_) | TlsPolicyError::NoCipherSuite => {
+                ("tls-cipher-suites", suites.join(","))
+            }
+        };
+        FlagError::Invalid { flag, value, reason: error.to_string() }
     })
 }
 

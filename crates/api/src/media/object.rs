@@ -26,6 +26,10 @@ impl ObjectOffer {
     /// The offer of a server that writes only JSON.
     pub const JSON: Self = Self { object: Encodings::JSON, table: Encodings::JSON, metadata: Encodings::JSON };
 
+    /// The offer for a resource without a table, such as a review, of a server that writes only JSON.
+    pub const JSON_WITHOUT_TABLE: Self =
+        Self { object: Encodings::JSON, table: Encodings::NONE, metadata: Encodings::JSON };
+
     /// An object without transforms, such as a Status or a review, in all encodings.
     pub const OBJECT_ONLY: Self = Self { object: Encodings::ALL, table: Encodings::NONE, metadata: Encodings::NONE };
 

@@ -21,7 +21,11 @@ pub(crate) struct BaselineServer {
 
 impl BaselineServer {
     pub(crate) fn start(pki: &Path, body: Bytes) -> anyhow::Result<Self> {
-        let config = transport::server::server_config(&pki.join("apiserver.crt"), &pki.join("apiserver.key"))?;
+        let config = transport::server::server_config(
+            &pki.join("apiserver.crt"),
+            &pki.join("apiserver.key"),
+            &transport::TlsPolicy::default(),
+        )?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;

@@ -8,7 +8,7 @@ mod many_watches;
 mod outages;
 mod queueing;
 mod real;
-mod streams;
+pub(crate) mod streams;
 mod upstream_discovery;
 mod vouching;
 

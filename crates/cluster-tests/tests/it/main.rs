@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+mod apply;
 mod clients;
 mod controllers;
 mod custom_resource;
@@ -13,6 +14,7 @@ mod kubectl;
 mod lab;
 mod peers;
 mod preflight;
+mod raw_http;
 mod real;
 mod rest;
 mod rollout;

@@ -5,6 +5,15 @@ use super::super::tests::long_read;
 use super::*;
 
 fn forwarded_head(target: &str, lines: &[(&'static str, &'static str)], is_upgrade: bool) -> ForwardedHead {
+    forwarded_head_of(target, lines, &SizeHint::with_exact(0), is_upgrade)
+}
+
+fn forwarded_head_of(
+    target: &str,
+    lines: &[(&'static str, &'static str)],
+    body_size: &SizeHint,
+    is_upgrade: bool,
+) -> ForwardedHead {
     let mut request = Request::new(());
     *request.uri_mut() = target.parse().unwrap();
     for (name, value) in lines {
@@ -13,7 +22,7 @@ fn forwarded_head(target: &str, lines: &[(&'static str, &'static str)], is_upgra
     let user = ForwardedUser::new("jane", "", ["developers"], []).unwrap();
     request.headers_mut().insert(AUDIT_ID, HeaderValue::from_static("audit-1"));
     let forward_request = long_read(&[], &user);
-    ForwardedHead::new(request.into_parts().0, &forward_request, is_upgrade)
+    ForwardedHead::new(request.into_parts().0, body_size, &forward_request, is_upgrade)
 }
 
 #[track_caller]
@@ -247,4 +256,27 @@ fn mark_forwarded_replaces_existing_marks() {
             [PEER_PROXIED, REROUTED].map(|name| (HeaderName::from_static(name), HeaderValue::from_static("true")))
         )
     );
+}
+
+#[test]
+fn content_length_is_the_size_of_the_body() {
+    let lengths = |lines: &[(&'static str, &'static str)], size: SizeHint| {
+        let head = forwarded_head_of("/api/v1/pods", lines, &size, false);
+        let lengths = head.headers().get_all(CONTENT_LENGTH).into_iter();
+        lengths.map(|length| length.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let [five, zero] = [5, 0].map(SizeHint::with_exact);
+    assert_eq!(lengths(&[("content-length", "5"), ("content-length", "5")], five.clone()), ["5"]);
+    assert_eq!(lengths(&[("content-length", "0"), ("content-length", "60")], zero.clone()), ["0"]);
+    assert_eq!(lengths(&[("content-length", "60")], zero), ["0"]);
+    // Chunked: the peer gets chunks as well.
+    assert_eq!(lengths(&[("content-length", "60")], SizeHint::default()), [""; 0]);
+    assert_eq!(lengths(&[], five), [""; 0]);
+}
+
+#[test]
+fn forwarded_host_is_that_of_the_target() {
+    let head = forwarded_head("https://target:1/api/v1/pods", &[("host", "header:2")], false);
+    assert_eq!(head.headers().get(FORWARDED_HOST).unwrap(), "target:1");
+    assert_eq!(head.build_request(&HeaderValue::from_static("peer:6443"), RequestBody::empty()).uri(), "/api/v1/pods");
 }

@@ -134,7 +134,7 @@ fn type_mismatch_error(value: &Value, path: &str, expected: &str) -> String {
 }
 
 /// Name of a JSON type in Go's decoder errors.
-pub(crate) fn go_json_type_name(value: &Value) -> &'static str {
+pub fn go_json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

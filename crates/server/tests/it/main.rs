@@ -35,6 +35,7 @@ fn config(dir: &Path, release: Release) -> Config {
         port: 0,
         advertise_ip: None,
         serving_certificate: None,
+        tls_policy: transport::TlsPolicy::default(),
         client_ca: None,
         storage: StorageConfig::Sqlite(dir.join("store.db")),
         prefix: "/registry".to_owned(),
@@ -89,6 +90,7 @@ fn config(dir: &Path, release: Release) -> Config {
         gates,
         limits: RequestLimits { reads: 0, writes: 0, request_timeout: Duration::from_secs(60) },
         watch_seconds_min: 60,
+        service_routing: server::ServiceRouting::default(),
         shutdown_delay: Duration::ZERO,
     }
 }

@@ -6,6 +6,18 @@ pub(crate) const CONFIG: Flag =
     flag("config", FlagKind::Text, "", "A JSON file with the same keys as these flags; the command line wins.");
 pub(crate) const TLS_PRIVATE_KEY_FILE: Flag =
     flag("tls-private-key-file", FlagKind::Text, "", "The private key of --tls-cert-file.");
+pub(crate) const TLS_MIN_VERSION: Flag = flag(
+    "tls-min-version",
+    FlagKind::Text,
+    "",
+    "The lowest TLS version to offer: VersionTLS12 or VersionTLS13. VersionTLS10 and VersionTLS11 mean VersionTLS12.",
+);
+pub(crate) const TLS_CIPHER_SUITES: Flag = flag(
+    "tls-cipher-suites",
+    FlagKind::List,
+    "",
+    "The cipher suites of TLS 1.2 to offer, by Go's names. Default: all that are not weak.",
+);
 pub(crate) const PROXY_CLIENT_KEY_FILE: Flag =
     flag("proxy-client-key-file", FlagKind::Text, "", "The private key of --proxy-client-cert-file.");
 pub(crate) const REQUEST_TIMEOUT: Flag =

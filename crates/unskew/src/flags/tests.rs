@@ -10,6 +10,15 @@ static TABLE: &[Flag] = &[
     Flag { name: "anonymous-auth", kind: FlagKind::Bool, default: "true", help: "let anybody in" },
     Flag { name: "kubelet-client-key", kind: FlagKind::Ignored, default: "", help: "" },
     Flag { name: "allow-privileged", kind: FlagKind::IgnoredBool, default: "", help: "" },
+    Flag { name: "encryption-provider-config", kind: FlagKind::Unsupported, default: "", help: "" },
+    Flag {
+        name: "encryption-provider-config-automatic-reload",
+        kind: FlagKind::UnsupportedBool,
+        default: "",
+        help: "",
+    },
+    Flag { name: "oidc-issuer-url", kind: FlagKind::Unsupported, default: "", help: "" },
+    Flag { name: "ignore-unsupported", kind: FlagKind::List, default: "", help: "flags to ignore" },
     Flag { name: "v", kind: FlagKind::Text, default: "0", help: "how much is logged" },
 ];
 
@@ -64,6 +73,25 @@ fn ignored_flags_are_accepted_and_listed() {
         "--allow-privileged --kubelet-client-key /k",
         &expect![[r#"port 6443 servers [] anonymous true v 0 ignored ["allow-privileged", "kubelet-client-key"]"#]],
     );
+}
+
+#[test]
+fn unsupported_flags_are_refused_unless_named() {
+    let refuse = |line: &str| {
+        let values = FlagValues::parse(TABLE, line.split_whitespace().map(str::to_owned)).unwrap();
+        values.refuse_unsupported("ignore-unsupported").map_err(|error| error.to_string())
+    };
+    let error = refuse("--encryption-provider-config=/e --oidc-issuer-url=u").unwrap_err();
+    assert!(error.starts_with("--encryption-provider-config is not supported"), "{error}");
+    let error =
+        refuse("--encryption-provider-config=/e --oidc-issuer-url=u --ignore-unsupported=encryption-provider-config");
+    assert!(error.unwrap_err().starts_with("--oidc-issuer-url is not supported"));
+    let both = "--ignore-unsupported=encryption_provider_config,oidc-issuer-url";
+    assert_eq!(refuse(&format!("--encryption-provider-config=/e --oidc-issuer-url=u {both}")), Ok(()));
+    let unset = "--oidc-issuer-url= --encryption-provider-config-automatic-reload=false --allow-privileged";
+    assert_eq!(refuse(unset), Ok(()), "nothing is asked for");
+    let error = refuse("--ignore-unsupported=allow-privileged").unwrap_err();
+    assert!(error.contains("--allow-privileged is not among the unsupported flags"), "{error}");
 }
 
 #[test]

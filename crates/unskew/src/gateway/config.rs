@@ -15,7 +15,7 @@ use transport::pki::CertificateFiles;
 
 use super::kubeadm::KubeadmValues;
 use crate::flags::{FlagError, FlagValues};
-use crate::shared_flags::{LoggingConfig, header_names, parse_logging, parse_merge_discovery};
+use crate::shared_flags::{LoggingConfig, header_names, parse_logging, parse_merge_discovery, parse_tls_policy};
 
 /// The configuration of a gateway, and the log settings of its process.
 pub(crate) struct GatewaySettings {
@@ -40,6 +40,7 @@ impl GatewaySettings {
             bind_ip: flags.parse_value("bind-address", str::parse)?,
             port: flags.parse_value("secure-port", str::parse)?,
             serving_certificate: serving_certificate_files(flags, kubeadm)?,
+            tls_policy: parse_tls_policy(flags)?,
             cert_dir: PathBuf::from(flags.value_or_default("cert-dir")),
             upstreams: parse_upstreams(flags, kubeadm)?,
             upstream_networks: parse_networks(flags, kubeadm)?,

@@ -18,6 +18,8 @@ pub(crate) static FLAGS: &[Flag] = &[
         "The serving certificate, PEM. Default: kubeadm's, or generated below --cert-dir.",
     ),
     common::TLS_PRIVATE_KEY_FILE,
+    common::TLS_MIN_VERSION,
+    common::TLS_CIPHER_SUITES,
     flag("cert-dir", FlagKind::Text, "unskew-data/gateway", "The folder of a generated serving certificate."),
     // Upstreams.
     flag(

@@ -10,12 +10,12 @@ use edge::audit::Policy;
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use object::decode::{self, BodyEncoding};
-use server::{AuditConfig, Config, ControllerConfig, StorageConfig};
+use server::{AuditConfig, Config, ControllerConfig, ServiceRouting, StorageConfig};
 
 use super::authentication::parse_authentication;
 use super::peers::parse_peers;
 use crate::flags::{FlagError, FlagValues};
-use crate::shared_flags::{LoggingConfig, parse_logging};
+use crate::shared_flags::{LoggingConfig, parse_logging, parse_tls_policy};
 
 /// The configuration of a server, and the settings of its process.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ impl ServeInvocation {
     pub(crate) fn from_flags(flags: &FlagValues) -> Result<Self, FlagError> {
         let path = |name: &str| flags.given_value(name).map(PathBuf::from);
         let number = |name: &str| flags.parse_value(name, str::parse::<usize>);
+        flags.refuse_unsupported("ignore-unsupported")?;
         let duration = |name: &str| flags.parse_value(name, api::duration::parse);
         flags.parse_value("storage-media-type", check_json_media_type)?;
         let release = flags.parse_given("emulated-version", str::parse)?.unwrap_or(Release::NEWEST);
@@ -53,6 +54,7 @@ impl ServeInvocation {
             port: flags.parse_value("secure-port", str::parse)?,
             advertise_ip: flags.parse_given("advertise-address", str::parse)?,
             serving_certificate: parse_file_pair(flags, "tls-cert-file", "tls-private-key-file")?,
+            tls_policy: parse_tls_policy(flags)?,
             cert_dir: PathBuf::from(flags.value_or_default("cert-dir")),
             client_ca: path("client-ca-file"),
             storage: parse_storage(flags),
@@ -69,6 +71,10 @@ impl ServeInvocation {
             served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
             gates,
             watch_seconds_min: flags.parse_value("min-request-timeout", str::parse)?,
+            service_routing: match flags.is_true("enable-aggregator-routing") {
+                true => ServiceRouting::Endpoints,
+                false => ServiceRouting::ClusterIp,
+            },
             shutdown_delay: duration("shutdown-delay-duration")?,
             limits: RequestLimits {
                 reads: number("max-requests-inflight")?,

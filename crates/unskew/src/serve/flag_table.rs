@@ -10,6 +10,14 @@ const fn ignored_bool_flag(name: &'static str) -> Flag {
     flag(name, FlagKind::IgnoredBool, "", "")
 }
 
+const fn unsupported_flag(name: &'static str) -> Flag {
+    flag(name, FlagKind::Unsupported, "", "")
+}
+
+const fn unsupported_bool_flag(name: &'static str) -> Flag {
+    flag(name, FlagKind::UnsupportedBool, "", "")
+}
+
 /// Every flag that starts the server.
 pub(crate) static FLAGS: &[Flag] = &[
     common::CONFIG,
@@ -24,6 +32,8 @@ pub(crate) static FLAGS: &[Flag] = &[
     ),
     flag("tls-cert-file", FlagKind::Text, "", "The serving certificate, PEM. Default: generated below --cert-dir."),
     common::TLS_PRIVATE_KEY_FILE,
+    common::TLS_MIN_VERSION,
+    common::TLS_CIPHER_SUITES,
     flag("cert-dir", FlagKind::Text, "unskew-data/pki", "The folder of generated certificates and keys."),
     // Storage.
     flag(
@@ -187,7 +197,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         "egress-selector-config-file",
         FlagKind::Text,
         "",
-        "An EgressSelectorConfiguration; connections to peers use its controlplane.",
+        "An EgressSelectorConfiguration; connections to peers, and to webhooks by URL, use its controlplane.",
+    ),
+    flag(
+        "enable-aggregator-routing",
+        FlagKind::Bool,
+        "false",
+        "Reach webhooks of services by an endpoint that is ready instead of by the cluster IP.",
     ),
     flag(
         "merge-discovery",
@@ -233,19 +249,23 @@ pub(crate) static FLAGS: &[Flag] = &[
         "10",
         "The interval at which the identity lease is renewed.",
     ),
+    flag(
+        "ignore-unsupported",
+        FlagKind::List,
+        "",
+        "Flags of kube-apiserver to ignore although they have a meaning for security that this server does not have, such as encryption-provider-config.",
+    ),
     // Logging.
     common::LOGGING_FORMAT,
     common::VERBOSITY,
     // Flags of kube-apiserver that have no effect: accepted, so that its command lines start this server.
     ignored_bool_flag("allow-privileged"),
-    ignored_flag("admission-control-config-file"),
     ignored_bool_flag("aggregator-reject-forwarding-redirect"),
     ignored_flag("apiserver-count"),
     ignored_flag("audit-log-format"),
     ignored_flag("audit-log-maxage"),
     ignored_flag("audit-log-maxbackup"),
     ignored_flag("audit-log-maxsize"),
-    ignored_flag("authentication-token-webhook-config-file"),
     ignored_bool_flag("contention-profiling"),
     ignored_flag("cors-allowed-origins"),
     ignored_flag("default-not-ready-toleration-seconds"),
@@ -254,17 +274,14 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_flag("delete-collection-workers"),
     ignored_flag("disable-admission-plugins"),
     ignored_flag("enable-admission-plugins"),
-    ignored_bool_flag("enable-aggregator-routing"),
     ignored_bool_flag("enable-bootstrap-token-auth"),
     ignored_bool_flag("enable-garbage-collector"),
     ignored_bool_flag("enable-priority-and-fairness"),
-    ignored_flag("encryption-provider-config"),
     ignored_flag("endpoint-reconciler-type"),
     ignored_flag("etcd-count-metric-poll-period"),
     ignored_flag("etcd-db-metric-poll-interval"),
     ignored_flag("etcd-healthcheck-timeout"),
     ignored_flag("etcd-readycheck-timeout"),
-    ignored_flag("etcd-servers-overrides"),
     ignored_flag("event-ttl"),
     ignored_flag("external-hostname"),
     ignored_flag("goaway-chance"),
@@ -278,13 +295,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_flag("lease-reuse-duration-seconds"),
     ignored_flag("livez-grace-period"),
     ignored_flag("max-connection-bytes-per-sec"),
-    ignored_flag("oidc-ca-file"),
-    ignored_flag("oidc-client-id"),
-    ignored_flag("oidc-groups-claim"),
-    ignored_flag("oidc-groups-prefix"),
-    ignored_flag("oidc-issuer-url"),
-    ignored_flag("oidc-username-claim"),
-    ignored_flag("oidc-username-prefix"),
     ignored_bool_flag("permit-address-sharing"),
     ignored_bool_flag("permit-port-sharing"),
     ignored_bool_flag("profiling"),
@@ -293,11 +303,35 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_flag("shutdown-send-retry-after"),
     ignored_flag("shutdown-watch-termination-grace-period"),
     ignored_flag("storage-backend"),
-    ignored_flag("strict-transport-security-directives"),
-    ignored_flag("tls-cipher-suites"),
-    ignored_flag("tls-min-version"),
-    ignored_flag("tls-sni-cert-key"),
     ignored_flag("vmodule"),
     ignored_bool_flag("watch-cache"),
     ignored_flag("watch-cache-sizes"),
+    // Flags of kube-apiserver with a meaning for security or for where data is kept, which this server does not have.
+    unsupported_flag("admission-control-config-file"),
+    unsupported_flag("audit-webhook-config-file"),
+    unsupported_flag("authentication-config"),
+    unsupported_flag("authentication-token-webhook-cache-ttl"),
+    unsupported_flag("authentication-token-webhook-config-file"),
+    unsupported_flag("authentication-token-webhook-version"),
+    unsupported_flag("authorization-config"),
+    unsupported_flag("authorization-policy-file"),
+    unsupported_flag("authorization-webhook-cache-authorized-ttl"),
+    unsupported_flag("authorization-webhook-cache-unauthorized-ttl"),
+    unsupported_flag("authorization-webhook-config-file"),
+    unsupported_flag("authorization-webhook-version"),
+    unsupported_flag("encryption-provider-config"),
+    unsupported_bool_flag("encryption-provider-config-automatic-reload"),
+    unsupported_flag("etcd-servers-overrides"),
+    unsupported_flag("oidc-ca-file"),
+    unsupported_flag("oidc-client-id"),
+    unsupported_flag("oidc-groups-claim"),
+    unsupported_flag("oidc-groups-prefix"),
+    unsupported_flag("oidc-issuer-url"),
+    unsupported_flag("oidc-required-claim"),
+    unsupported_flag("oidc-signing-algs"),
+    unsupported_flag("oidc-username-claim"),
+    unsupported_flag("oidc-username-prefix"),
+    unsupported_flag("service-account-signing-endpoint"),
+    unsupported_flag("strict-transport-security-directives"),
+    unsupported_flag("tls-sni-cert-key"),
 ];

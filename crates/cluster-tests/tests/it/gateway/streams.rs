@@ -8,22 +8,22 @@ use transport::testing::{ReceivedRequest, ScriptedConnection, ScriptedPeer};
 
 use super::*;
 
-pub(super) const POD_PATH: &str = "/api/v1/namespaces/default/pods/a";
+pub(crate) const POD_PATH: &str = "/api/v1/namespaces/default/pods/a";
 
 /// The gateway's access review for its own pages.
 const REVIEW_REQUEST_LINE: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1";
 
 /// A scripted upstream and a gateway in front of it.
-pub(super) struct ScriptedGateway {
-    pub(super) runtime: Runtime,
-    pub(super) peer: ScriptedPeer,
-    pub(super) gateway: RunningGateway,
-    _plane: ControlPlane<'static>,
+pub(crate) struct ScriptedGateway {
+    pub(crate) runtime: Runtime,
+    pub(crate) peer: ScriptedPeer,
+    pub(crate) gateway: RunningGateway,
+    plane: ControlPlane<'static>,
 }
 
 impl ScriptedGateway {
     /// `play` handles requests other than health checks, discovery and settings.
-    pub(super) fn new<Play, Playing>(play: Play) -> Self
+    pub(crate) fn new<Play, Playing>(play: Play) -> Self
     where
         Play: Fn(ScriptedConnection, ReceivedRequest) -> Playing + Clone + Send + Sync + 'static,
         Playing: Future<Output = Option<ScriptedConnection>> + Send + 'static,
@@ -55,7 +55,12 @@ impl ScriptedGateway {
         let flags: Vec<&str> = [upstream.as_str()].into_iter().chain(flags.iter().copied()).collect();
         let gateway = RunningGateway::launch("gateway", &plane, &[], &flags);
         gateway.wait_ready();
-        Self { runtime, peer, gateway, _plane: plane }
+        Self { runtime, peer, gateway, plane }
+    }
+
+    /// Directory of the certificates.
+    pub(crate) fn pki(&self) -> std::path::PathBuf {
+        self.plane.server("first").pki()
     }
 
     /// Returns the next request that concerns a pod.

@@ -1,5 +1,7 @@
 //! Lists: selectors, paging, resourceVersion and tables.
 
+use cluster_tests::wait;
+
 use crate::*;
 
 async fn list_names(client: &Client, query: &str) -> Vec<String> {
@@ -56,6 +58,67 @@ fn paged_list_is_consistent_at_one_revision() {
         }
         let expected: Vec<String> = (0..1000).map(|at| format!("m{at:04}")).collect();
         assert_eq!(seen, expected);
+    });
+}
+
+#[test]
+fn page_of_a_compacted_revision_is_410_and_its_token_continues() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &["--etcd-compaction-interval=200ms"]);
+    block_on(async {
+        let client = server.admin();
+        for name in ["a", "b", "c"] {
+            client.create(CONFIG_MAPS_PATH, &config_map(name)).await;
+        }
+        let first = client.get(&format!("{CONFIG_MAPS_PATH}?limit=1")).await.json();
+        let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
+        // Writes of another resource let compaction go on; the config maps stay as they are.
+        let rest = format!("{CONFIG_MAPS_PATH}?limit=1&continue={token}");
+        wait::eventually("the revision of the list is compacted", async || {
+            client.create("/api/v1/namespaces/default/secrets", &json!({"metadata": {"generateName": "s-"}})).await;
+            match client.get(&rest).await {
+                gone if gone.status == 410 => Ok(()),
+                answer => Err(format!("{answer:?}")),
+            }
+        })
+        .await;
+        let gone = client.get(&rest).await.json();
+        assert_eq!(gone["reason"], "Expired", "{gone}");
+        let token = gone["metadata"]["continue"].as_str().unwrap();
+        assert_eq!(list_names(&client, &format!("continue={token}")).await, ["b", "c"]);
+    });
+}
+
+#[test]
+fn writes_respond_in_the_accepted_representation() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    block_on(async {
+        let client = server.admin();
+        let send = async |path: &str, accept: &str, body: &serde_json::Value| {
+            let request = client.request_builder(http::Method::POST, path).header("accept", accept);
+            let request = request.header("content-type", "application/json");
+            client.send(request, body.to_string().into()).await
+        };
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let created = send(CONFIG_MAPS_PATH, table, &config_map("a")).await;
+        assert_eq!(
+            (created.status.as_u16(), &created.json()["rows"][0]["cells"][0]),
+            (201, &"a".into()),
+            "{created:?}"
+        );
+        let refused = send(CONFIG_MAPS_PATH, "text/html", &config_map("b")).await;
+        assert_eq!(refused.status, 406, "{refused:?}");
+        assert_eq!(client.get(&format!("{CONFIG_MAPS_PATH}/b")).await.status, 404, "nothing was executed");
+        let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let review = json!({"spec": {"nonResourceAttributes": {"verb": "get", "path": "/"}}});
+        assert_eq!(send(reviews, table, &review).await.status, 406, "a review has no table");
+        let review_kind = async |accept: &str| send(reviews, accept, &review).await.json()["kind"].clone();
+        assert_eq!(
+            review_kind("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io").await,
+            "PartialObjectMetadata"
+        );
+        assert_eq!(review_kind(&format!("{table},application/json")).await, "SelfSubjectAccessReview");
     });
 }
 

@@ -24,6 +24,10 @@ fn wrong_flags_exit_with_64_and_are_named() {
         ("--feature-gates=NoSuchGate=true", "NoSuchGate"),
         ("--storage-media-type=application/yaml", "only application/json is built"),
         ("--tls-cert-file=x", "--tls-private-key-file"),
+        ("--tls-min-version=1.3", "unknown tls version"),
+        ("--encryption-provider-config=x", "--ignore-unsupported=encryption-provider-config"),
+        ("--oidc-issuer-url=https://x", "--oidc-issuer-url is not supported"),
+        ("--authorization-webhook-config-file=x", "--authorization-webhook-config-file is not supported"),
     ] {
         let finished = run_serve(folder.path(), &[flag]);
         assert_eq!(finished.code, Some(64), "{flag}: {finished:?}");

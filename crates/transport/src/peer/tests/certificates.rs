@@ -42,7 +42,7 @@ fn server_with_authority_valid_until(dir: &Path, name: &str, valid_until: i32) -
     let [crt_file, key_file] = ["other.crt", "other.key"].map(|file| dir.join(file));
     std::fs::write(&crt_file, leaf.pem()).unwrap();
     std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    (crate::server::server_config(&crt_file, &key_file).unwrap(), pem)
+    (crate::server::server_config(&crt_file, &key_file, &crate::TlsPolicy::default()).unwrap(), pem)
 }
 
 #[tokio::test]
