@@ -131,7 +131,8 @@ impl CustomResourceVersion {
 
     /// The schema of the objects; `None` for definitions of long ago, which may have none.
     pub fn schema(&self) -> Option<&Result<StructuralSchema, SchemaError>> {
-        let compile = || self.version().schema.open_api_v3_schema.as_ref().map(StructuralSchema::from_json);
+        let schema = self.version().schema.open_api_v3_schema.as_ref();
+        let compile = || schema.map(|schema| StructuralSchema::from_json(&schema.to_value()));
         self.schema.get_or_init(compile).as_ref()
     }
 }

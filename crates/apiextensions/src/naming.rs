@@ -97,6 +97,11 @@ pub fn non_structural_condition(preserves_unknown_fields: bool, errors: &[FieldE
     Some(condition("NonStructuralSchema", "True", "Violations", &message))
 }
 
+/// The condition of a definition with a schema that cannot be checked.
+pub(crate) fn unchecked_schema_condition(message: &str) -> DefinitionCondition {
+    condition("NonStructuralSchema", "Unknown", "StructuralError", message)
+}
+
 /// A state of the deletion of a definition's objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Termination<'a> {

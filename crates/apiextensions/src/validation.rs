@@ -35,8 +35,13 @@ use internal_form::{InternalSpec, InternalVersion, VersionFields};
 use json_fields::{flag, object_or_empty, text, texts};
 use ratcheting::Requirements;
 use schema::SchemaChecks;
+use schema_node::SchemaNode;
+
+use crate::definition::{DefinitionCondition, SchemaJson};
+use crate::naming;
 
 pub use approval::{APPROVED_ANNOTATION, ApprovalState, approval_state, is_protected_group};
+pub use conversion::validate_webhook_client;
 pub use warnings::warnings;
 
 const SCHEMA_TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
@@ -79,6 +84,28 @@ pub fn has_valid_ca_bundle(definition: &crate::Definition) -> bool {
     let webhook = definition.spec.conversion.as_ref().and_then(|conversion| conversion.webhook.as_ref());
     let bundle = webhook.and_then(|webhook| webhook.client_config.get("caBundle")?.as_str());
     bundle.is_none_or(|bundle| bundle.is_empty() || ca_bundle::ca_bundle_problem(bundle).is_none())
+}
+
+/// The condition of a definition whose schemas are not structural, which only old data can be; `None` removes it.
+pub fn structural_condition(
+    definition: &crate::Definition,
+    options: &ValidationOptions,
+) -> Option<DefinitionCondition> {
+    let spec = &definition.spec;
+    let mut errors = Vec::new();
+    for (position, version) in spec.versions.iter().enumerate() {
+        let Some(Value::Object(schema)) = version.schema.open_api_v3_schema.as_ref().map(SchemaJson::to_value) else {
+            continue;
+        };
+        let schema = SchemaNode(&schema);
+        if let Some(problem) = structural::conversion_problem(schema) {
+            let message = format!("failed to check validation schema for version {}: {problem}", version.name);
+            return Some(naming::unchecked_schema_condition(&message));
+        }
+        let path = format!("spec.versions[{position}].schema.openAPIV3Schema");
+        errors.extend(structural::validate_structural(&path, schema, options.minor));
+    }
+    naming::non_structural_condition(spec.preserve_unknown_fields, &errors)
 }
 
 /// Validates an update through the status subresource. Kubernetes does not check stored versions here.

@@ -29,7 +29,7 @@ pub(crate) enum NamespaceFreshness {
 }
 
 /// A write to check for RBAC escalation. Kinds other than roles and bindings pass.
-pub(crate) struct ObjectWrite<'a> {
+pub(crate) struct RoleWrite<'a> {
     pub(crate) user: &'a User,
     pub(crate) resource: &'a Resource,
     /// The namespace of the request; empty for cluster-scoped resources.
@@ -42,17 +42,17 @@ pub(crate) struct ObjectWrite<'a> {
 
 impl ApiServer {
     /// Rejects a role or binding that grants permissions that the user does not have.
-    pub(crate) fn check_escalation(&self, object_write: &ObjectWrite<'_>) -> Result<(), Status> {
-        let Some(kind) = object_write.resource.strategy().rbac else { return Ok(()) };
+    pub(crate) fn check_escalation(&self, role_write: &RoleWrite<'_>) -> Result<(), Status> {
+        let Some(kind) = role_write.resource.strategy().rbac else { return Ok(()) };
         let bytes = |object: &JsonObject| serde_json::to_vec(object).expect("an object has string keys");
-        let (new, old) = (bytes(object_write.new), object_write.old.map(bytes));
-        let ObjectWrite { user, namespace, name, .. } = *object_write;
+        let (new, old) = (bytes(role_write.new), role_write.old.map(bytes));
+        let RoleWrite { user, namespace, name, .. } = *role_write;
         let rbac_write = RbacWrite { user, kind, namespace, name, new: &new, old: old.as_deref() };
         let result =
             escalation::check_escalation(&self.access_rules.authorizer, &self.access_rules.index.load(), &rbac_write);
         result.map_err(|error| {
             let name =
-                object_write.new.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+                role_write.new.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
             error.to_status(kind, name)
         })
     }
@@ -120,7 +120,7 @@ fn reject_terminating(
     namespace: &str,
     status_context: StatusContext<'_>,
 ) -> Result<(), Status> {
-    let object = crate::object_codec::decode_served(stored, namespaces);
+    let object = crate::object_codec::decode_served(stored, namespaces)?;
     let is_terminating = object.get("metadata").is_some_and(|metadata| metadata.get("deletionTimestamp").is_some());
     if !is_terminating {
         return Ok(());

@@ -151,7 +151,7 @@ impl ApiServer {
                     if current.is_none() {
                         set_uid_and_creation_time(&mut object);
                     }
-                    WriteDecision::Put { value: object_codec::encode_for_storage(object, &resource), ttl: None }
+                    WriteDecision::Put { value: object_codec::encode_for_storage(object, &resource)?, ttl: None }
                 }
             })
         };

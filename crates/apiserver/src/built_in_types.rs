@@ -2,7 +2,7 @@
 
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
-use kinds::{FeatureGates, Release, defaults, types_of, update_validation};
+use kinds::{FeatureGates, Release, defaults, gated_fields, types_of, update_validation};
 use object::decode::Decoded;
 use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
 
@@ -18,14 +18,12 @@ pub(crate) enum FieldValidation {
 
 impl FieldValidation {
     /// Parses the query parameter. The default is `Warn`, as in kube-apiserver.
-    pub(crate) fn from_query(query: &str) -> Result<Self, Status> {
+    pub(crate) fn from_query(query: &str) -> Result<Self, FieldError> {
         match query::first_value(query, "fieldValidation").as_deref() {
             None | Some("" | "Warn") => Ok(Self::Warn),
             Some("Ignore") => Ok(Self::Ignore),
             Some("Strict") => Ok(Self::Strict),
-            Some(other) => Err(Status::bad_request(format!(
-                "fieldValidation: Unsupported value: \"{other}\": supported values: \"Ignore\", \"Strict\", \"Warn\""
-            ))),
+            Some(other) => Err(FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"])),
         }
     }
 }
@@ -103,6 +101,18 @@ pub(crate) fn check_custom_body(
 pub(crate) fn set_defaults(object: &mut JsonObject, feature_gates: &FeatureGates, kind: GroupVersionKind<&str>) {
     if let Some(struct_type) = types_of(feature_gates.release()).for_kind(kind) {
         defaults::apply_defaults(object, struct_type, feature_gates);
+    }
+}
+
+/// Drops the fields of disabled feature gates, unless the stored object has fields of the gate.
+pub(crate) fn drop_disabled_fields(
+    old: Option<&JsonObject>,
+    new: &mut JsonObject,
+    feature_gates: &FeatureGates,
+    kind: GroupVersionKind<&str>,
+) {
+    if let Some(struct_type) = types_of(feature_gates.release()).for_kind(kind) {
+        gated_fields::drop_disabled_fields(old, new, struct_type, feature_gates);
     }
 }
 

@@ -4,8 +4,12 @@
 //! snapshot after every change. Requests resolve their resource in it. That a resource is absent counts only
 //! after the value has caught up with storage ([`LiveDefinitions::catch_up`]).
 
+mod conditions;
 mod controller;
+mod conversion;
+mod follower;
 mod objects;
+mod views;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -18,23 +22,27 @@ use discovery::build::build;
 use discovery::{CreationTimestamp, GroupDiscoveryList};
 use kinds::{Release, ServedResources};
 use membership::exclusion::{DefinedResource, SharedResources};
-use object::convert::{Conversion, convert};
-use registry::{CachedEntry, CachedValue, Registry, ResourceCache};
-use store::{Compare, Key, Revision};
+use registry::{Registry, ResourceCache};
+use storageversion::Registration;
+use store::{Compare, Revision};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 pub use controller::DefinitionController;
+use conversion::ConversionScope;
+pub(crate) use conversion::{Converter, ROUNDS_MAX, RequestConversions};
+pub use follower::DefinitionFollower;
 use objects::CompiledVersion;
+use views::VersionViews;
+pub(crate) use views::View;
 
-use crate::discovery_pages::AggregatedDocuments;
+use crate::discovery_pages::CustomPages;
 use crate::resource::Resource;
 
 const SERVED_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition" };
+const SERVED_API_VERSION: &str = "apiextensions.k8s.io/v1";
 /// How long a request waits until the served custom resources have caught up with storage.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// A definition in the state of one revision, with everything that serving its versions needs.
 #[derive(Debug)]
 pub(crate) struct LiveDefinition {
@@ -45,8 +53,14 @@ pub(crate) struct LiveDefinition {
     pub(crate) fence: Compare,
     /// The release whose formats and CEL libraries apply.
     pub(crate) release: Release,
+    /// Differs between states of definitions with different schemas; counts from 1.
+    pub(crate) schema_number: u64,
     /// One per version. States of a definition that differ in their status only share it.
     compiled: Arc<[OnceLock<Option<CompiledVersion>>]>,
+    /// Shared like `compiled`.
+    conversion: Arc<ConversionScope>,
+    /// One per version, shared with other states of the definition that watches show alike.
+    views: Vec<VersionViews>,
 }
 
 /// The custom resources that this server serves, in the state of one revision. Immutable.
@@ -54,19 +68,23 @@ pub(crate) struct LiveDefinition {
 pub(crate) struct CustomResources {
     /// The revision of the last change of any definition.
     revision: Revision,
-    /// By name: `<resource>.<group>`.
-    by_name: HashMap<Box<str>, CustomResource>,
+    /// By group, then by plural.
+    by_group: HashMap<Box<str>, HashMap<Box<str>, Arc<CustomResource>>>,
+    /// Stored definitions that cannot be read, by group and plural, with the reason.
+    unreadable: HashMap<(Box<str>, Box<str>), String>,
     shared: OnceLock<SharedResources>,
-    /// The aggregated documents of this server, with built-in groups.
-    pub(crate) local_documents: OnceLock<AggregatedDocuments>,
+    /// The discovery documents that custom resources change.
+    pub(crate) pages: CustomPages,
 }
 
 /// One definition and its served versions.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct CustomResource {
     pub(crate) live: Arc<LiveDefinition>,
     /// One per served version.
     resources: Vec<Arc<Resource>>,
+    /// The storage version to publish.
+    registration: Option<Arc<Registration>>,
 }
 
 /// The live value and its progress. Clones share it.
@@ -78,34 +96,13 @@ pub struct LiveDefinitions {
     shared: watch::Receiver<SharedResources>,
 }
 
-/// The writer of [`LiveDefinitions`].
-pub struct DefinitionFollower {
-    registry: Registry,
-    crd_cache: Arc<ResourceCache>,
-    release: Release,
-    /// From the version in which definitions are stored to the served one.
-    conversion: fn(GroupVersion<&str>, GroupVersion<&str>) -> Option<Conversion>,
-    snapshots: watch::Sender<Arc<CustomResources>>,
-    shared: watch::Sender<SharedResources>,
-}
-
 impl LiveDefinitions {
-    /// The value, empty until the follower runs. `crd_cache` holds the CustomResourceDefinitions.
+    /// The value, empty until the follower runs.
     pub fn new(registry: &Registry, prefix: &str, served_resources: &ServedResources) -> (Self, DefinitionFollower) {
-        let (sender, snapshots) = watch::channel(Arc::default());
         let crd_cache = crate::storage_ports::definitions_cache(registry.cache(), prefix);
-        let registry = registry.clone();
-        let served = served_resources.get("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-        let follower = DefinitionFollower {
-            registry: registry.clone(),
-            crd_cache: crd_cache.clone(),
-            release: served_resources.release(),
-            conversion: served.map_or(|_, _| None, |served| served.kind.strategy.conversion),
-            snapshots: sender,
-            shared: watch::Sender::default(),
-        };
-        let shared = follower.shared.subscribe();
-        (Self { registry, crd_cache, snapshots, shared }, follower)
+        let follower = DefinitionFollower::new(registry, &crd_cache, served_resources);
+        let (snapshots, shared) = follower.subscribe();
+        (Self { registry: registry.clone(), crd_cache, snapshots, shared }, follower)
     }
 
     pub(crate) fn snapshot(&self) -> Arc<CustomResources> {
@@ -136,8 +133,11 @@ impl LiveDefinitions {
     }
 
     /// Waits until every definition that the watch cache holds is in the snapshot.
-    async fn catch_up_with_cache(&self) -> bool {
+    pub(crate) async fn catch_up_with_cache(&self) -> bool {
         let wanted = self.crd_cache.snapshot().revision;
+        if self.snapshots.borrow().revision >= wanted {
+            return true;
+        }
         let mut snapshots = self.snapshots.clone();
         let caught_up = snapshots.wait_for(|snapshot| snapshot.revision >= wanted);
         tokio::time::timeout(CATCH_UP_TIMEOUT, caught_up).await.is_ok_and(|found| found.is_ok())
@@ -151,34 +151,49 @@ impl LiveDefinitions {
 }
 
 impl CustomResources {
+    /// The revision of the last change of any definition.
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
     /// The resource of this name, if the version is served.
     pub(crate) fn resource(&self, name: GroupVersionResource<&str>) -> Option<&Arc<Resource>> {
-        // No group without a dot can be that of a definition.
-        if !name.group.contains('.') {
-            return None;
-        }
-        let found = self.by_name.get(format!("{}.{}", name.resource, name.group).as_str())?;
+        let found = self.by_group.get(name.group)?.get(name.resource)?;
         found.resources.iter().find(|resource| resource.group_version_kind().version == name.version)
     }
 
+    /// Why the stored definition of a resource cannot be read; `None` if it can, or if there is none.
+    pub(crate) fn unreadable_reason(&self, name: GroupVersionResource<&str>) -> Option<&str> {
+        if self.unreadable.is_empty() {
+            return None;
+        }
+        self.unreadable.get(&(name.group.into(), name.resource.into())).map(String::as_str)
+    }
+
     /// The definition of this name: `<resource>.<group>`.
-    pub(crate) fn definition(&self, name: &str) -> Option<&CustomResource> {
-        self.by_name.get(name)
+    pub(crate) fn definition(&self, name: &str) -> Option<&Arc<CustomResource>> {
+        let (resource, group) = name.split_once('.')?;
+        self.by_group.get(group)?.get(resource)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<CustomResource>> {
+        self.by_group.values().flat_map(HashMap::values)
     }
 
     pub(crate) fn definitions(&self) -> impl Iterator<Item = &Arc<LiveDefinition>> {
-        self.by_name.values().map(|found| &found.live)
+        self.all().map(|found| &found.live)
     }
 
     /// The definitions of a group.
     fn group(&self, group: &str) -> Vec<Arc<LiveDefinition>> {
-        self.definitions().filter(|live| live.definition.spec.group == group).cloned().collect()
+        let found = self.by_group.get(group).into_iter().flat_map(HashMap::values);
+        found.map(|found| found.live.clone()).collect()
     }
 
     /// The names for routing, and the groups for the merged document.
     pub(crate) fn shared(&self) -> &SharedResources {
         self.shared.get_or_init(|| {
-            let served = self.by_name.values().flat_map(|found| &found.resources).map(|resource| {
+            let served = self.all().flat_map(|found| &found.resources).map(|resource| {
                 let kind = resource.group_version_kind();
                 DefinedResource::Resource {
                     group: kind.group.into(),
@@ -202,90 +217,20 @@ impl CustomResources {
     }
 }
 
-impl DefinitionFollower {
-    /// Runs until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
-        let follow = async {
-            if self.registry.cache().wait_for_sync().await.is_err() {
-                // The server stops: no change will follow.
-                return std::future::pending().await;
-            }
-            loop {
-                let snapshot = self.read_snapshot(&self.snapshots.borrow().clone());
-                let revision = snapshot.revision;
-                // First, because routing must know what a request waits for in the snapshot.
-                self.shared.send_replace(snapshot.shared().clone());
-                self.snapshots.send_replace(Arc::new(snapshot));
-                // Fails if the revision was compacted in between; the loop then takes a newer snapshot.
-                if let Ok(mut watcher) = self.registry.watch(&self.crd_cache, revision) {
-                    let _ = watcher.next_changes().await;
-                }
-            }
-        };
-        stop.run_until_cancelled(follow).await;
-    }
-
-    /// Reads all definitions, reusing the unchanged ones of the previous snapshot.
-    fn read_snapshot(&self, previous: &CustomResources) -> CustomResources {
-        let snapshot = self.crd_cache.snapshot();
-        let by_name = snapshot.entries.iter().filter_map(|(key, cached)| {
-            let name = std::str::from_utf8(key.strip_prefix(&**self.crd_cache.prefix())?).ok()?;
-            let known = previous.by_name.get(name);
-            let found = match known.filter(|known| known.live.fence.revision == Some(cached.revision)) {
-                Some(known) => known.clone(),
-                None => self.read_definition(key, cached, known)?,
-            };
-            Some((name.into(), found))
-        });
-        CustomResources { revision: snapshot.revision, by_name: by_name.collect(), ..CustomResources::default() }
-    }
-
-    fn read_definition(
-        &self,
-        key: &Key,
-        cached: &CachedEntry,
-        known: Option<&CustomResource>,
-    ) -> Option<CustomResource> {
-        let CachedValue::Object(stored) = &cached.value else { return None };
-        let mut object = stored.to_object();
-        convert(&mut object, SERVED_KIND, self.conversion);
-        let definition = match Definition::from_object(&object) {
-            Ok(definition) => Arc::new(definition),
-            Err(error) => {
-                tracing::error!(key = %key.escape_ascii(), %error, "stored definition cannot be read; it is not served");
-                return None;
-            }
-        };
-        let versions = definition.spec.versions.iter();
-        let versions =
-            versions.filter_map(|version| CustomResourceVersion::new(&definition, &version.name)).collect::<Vec<_>>();
-        let fence = Compare { key: key.clone(), revision: Some(cached.revision) };
-        let has_same_spec = |known: &&CustomResource| {
-            let (known, new) = (&known.live.definition.metadata, &definition.metadata);
-            known.uid == new.uid && known.generation == new.generation && new.generation > 0
-        };
-        let compiled = match known.filter(has_same_spec) {
-            Some(known) => known.live.compiled.clone(),
-            None => versions.iter().map(|_| OnceLock::new()).collect(),
-        };
-        let live = Arc::new(LiveDefinition { definition, versions, fence, release: self.release, compiled });
-        let names = &live.definition.spec;
-        let cache = self.registry.cache().custom_resource_cache(&names.group, &names.names.plural);
-        let resources = match cache.filter(|_| live.definition.is_served()) {
-            None => Vec::new(),
-            Some(cache) => {
-                let served = live.versions.iter().enumerate().filter(|(_, version)| version.version().served);
-                served.map(|(position, _)| Arc::new(Resource::custom(&live, position, &cache))).collect()
-            }
-        };
-        Some(CustomResource { live, resources })
-    }
-}
-
 impl LiveDefinition {
+    /// When watches of a version end, by its index in [`Self::versions`].
+    pub(crate) fn views(&self, position: usize) -> &VersionViews {
+        &self.views[position]
+    }
+
     /// The version of this name, served or not.
     pub(crate) fn version(&self, name: &str) -> Option<&CustomResourceVersion> {
         self.versions.iter().find(|version| version.version().name == name)
+    }
+
+    /// The version of this group and name, served or not.
+    pub(crate) fn version_of_group(&self, name: GroupVersion<&str>) -> Option<&CustomResourceVersion> {
+        self.version(name.version).filter(|_| self.definition.spec.group == name.group)
     }
 
     /// True if nothing that a write depends on differs between two states of a definition.

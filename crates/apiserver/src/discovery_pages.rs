@@ -1,6 +1,7 @@
 //! The discovery documents of this server: `/api`, `/apis` and below, aggregated and legacy, JSON and protobuf.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::OnceLock;
 
 use ::discovery::aggregated;
 use ::discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions, ServerAddress};
@@ -13,6 +14,7 @@ use edge::{Body, Response};
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 use kinds::{Release, ServedResources};
+use parking_lot::RwLock;
 
 use crate::definitions::CustomResources;
 
@@ -50,8 +52,19 @@ pub(crate) struct DiscoveryPages {
     creation_timestamp: CreationTimestamp,
 }
 
+/// The documents that custom resources change, encoded at the first request for each. Part of one state of the custom
+/// resources.
+#[derive(Debug, Default)]
+pub(crate) struct CustomPages {
+    /// What `/apis` lists, with custom resources.
+    groups: OnceLock<GroupDiscoveryList>,
+    aggregated: OnceLock<AggregatedDocuments>,
+    /// By path without leading and trailing slashes. At most one per group and version.
+    legacy: RwLock<HashMap<Box<str>, EncodedDocument>>,
+}
+
 #[derive(Clone, Debug)]
-pub(crate) struct AggregatedDocuments {
+struct AggregatedDocuments {
     v2: EncodedDocument,
     v2beta1: EncodedDocument,
     protobuf: EncodedDocument,
@@ -93,16 +106,18 @@ impl DiscoveryPages {
         headers: &HeaderMap,
     ) -> Option<Result<Response, Status>> {
         let key = path.trim_matches('/');
-        let live = if custom.shared().groups.items().is_empty() { None } else { self.custom_documents(custom, key) };
-        let (custom_legacy, custom_aggregated) = live.unzip();
-        let legacy = custom_legacy.as_ref().or_else(|| self.legacy.get(key))?;
+        let custom_legacy = self.custom_page(custom, key);
+        let is_extended = custom_legacy.is_some();
+        let legacy = custom_legacy.or_else(|| self.legacy.get(key).cloned())?;
         // `/api/` and `/apis/` with a trailing slash have only the legacy form, like everything below them.
-        let aggregated = match custom_aggregated.flatten() {
+        let aggregated = match key {
             _ if path.ends_with('/') => None,
-            Some(aggregated) => Some(custom.local_documents.get_or_init(|| aggregated)),
-            None => self.aggregated.get(key),
+            "apis" if is_extended => {
+                Some(custom.pages.aggregated.get_or_init(|| aggregate(self.groups_with_custom(custom))))
+            }
+            key => self.aggregated.get(key),
         };
-        Some(self.choose_document(legacy, aggregated, headers).map(|(document, pretty)| {
+        Some(self.choose_document(&legacy, aggregated, headers).map(|(document, pretty)| {
             let agent = header_text(headers, USER_AGENT);
             let response = if pretty || is_pretty_print(query, agent) {
                 respond(&document.to_indented(), headers)
@@ -113,36 +128,35 @@ impl DiscoveryPages {
         }))
     }
 
-    /// The documents of a path that custom resources change: the legacy one, and for `/apis` the function that makes the
-    /// aggregated ones. `None` if the path has none of them.
-    fn custom_documents(
-        &self,
-        custom: &CustomResources,
-        key: &str,
-    ) -> Option<(EncodedDocument, Option<AggregatedDocuments>)> {
-        let all = || self.built_in_groups.with_later_groups(&custom.discovery(self.creation_timestamp));
+    /// What `/apis` lists, with custom resources.
+    fn groups_with_custom<'c>(&self, custom: &'c CustomResources) -> &'c GroupDiscoveryList {
+        let extend = || self.built_in_groups.with_later_groups(&custom.discovery(self.creation_timestamp));
+        custom.pages.groups.get_or_init(extend)
+    }
+
+    /// The legacy document of a path that custom resources change; `None` if they do not change it.
+    fn custom_page(&self, custom: &CustomResources, key: &str) -> Option<EncodedDocument> {
+        if custom.shared().groups.items().is_empty() {
+            return None;
+        }
+        if let Some(known) = custom.pages.legacy.read().get(key) {
+            return Some(known.clone());
+        }
         let mut parts = key.split('/');
-        match (parts.next()?, parts.next(), parts.next(), parts.next()) {
-            ("apis", None, ..) => {
-                let groups = all();
-                let legacy = ApiGroupList::from_groups(&groups).to_document();
-                let aggregated = custom.local_documents.get().is_none().then(|| aggregate(&groups));
-                Some((legacy, aggregated.or_else(|| custom.local_documents.get().cloned())))
-            }
+        let page = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
+            ("apis", None, ..) => ApiGroupList::from_groups(self.groups_with_custom(custom)).to_document(),
             ("apis", Some(group), None, _) => {
                 custom.shared().groups.group(group)?;
-                let groups = all();
-                Some((ApiGroup::from_group(groups.group(group)?)?.to_document(), None))
+                ApiGroup::from_group(self.groups_with_custom(custom).group(group)?)?.to_document()
             }
-            ("apis", Some(group), Some(version), None) => {
-                // A version that is built in hides custom resources in it.
-                if self.legacy.contains_key(key) {
-                    return None;
-                }
-                Some((custom.custom_discovery().resource_list(group, version)?.to_document(), None))
+            // A version that is built in hides custom resources in it.
+            ("apis", Some(group), Some(version), None) if !self.legacy.contains_key(key) => {
+                custom.custom_discovery().resource_list(group, version)?.to_document()
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        custom.pages.legacy.write().insert(key.into(), page.clone());
+        Some(page)
     }
 
     fn choose_document<'a>(

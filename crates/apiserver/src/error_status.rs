@@ -16,7 +16,9 @@ pub(crate) struct StatusContext<'a> {
 
 impl StatusContext<'_> {
     fn group_kind(&self) -> GroupKind<&str> {
-        GroupKind { group: self.resource.group, kind: self.kind }
+        // Kubernetes keeps events of both groups as those of the core group, and its messages show it.
+        let group = if self.resource.group == "events.k8s.io" { "" } else { self.resource.group };
+        GroupKind { group, kind: self.kind }
     }
 }
 
@@ -119,6 +121,6 @@ pub(crate) fn status_for_ambiguous_budgets() -> Status {
 }
 
 /// The Status of a created subresource that returns no object.
-pub(crate) fn success_status() -> Status {
-    Status { outcome: StatusOutcome::Success, ..Status::default() }
+pub(crate) fn created_status() -> Status {
+    Status { outcome: StatusOutcome::Success, code: 201, ..Status::default() }
 }

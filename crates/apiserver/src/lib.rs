@@ -14,6 +14,7 @@ pub mod definitions;
 mod discovery_pages;
 mod error_status;
 mod object_codec;
+mod openapi_documents;
 mod openapi_pages;
 mod openid_pages;
 pub mod rbac_index;
@@ -23,6 +24,7 @@ mod request_options;
 mod resource;
 pub mod rest;
 mod reviews;
+mod services;
 pub mod storage_ports;
 pub mod storage_version_barrier;
 
@@ -36,23 +38,27 @@ use bytes::Bytes;
 use edge::response::{json_response, page_not_found};
 use edge::{AuthorizedRequest, Error, LocalHandler, Request, Response};
 use futures_util::future::BoxFuture;
-use kinds::openapi::OpenApi;
 use kinds::{FeatureGates, ServedResource, ServedResources, StoredResource};
 use membership::documents::UnimplementedResource;
 use registry::{Registry, ValueFormat};
 use store::Key;
 use tasks::Commitment;
 use tokio_util::sync::CancellationToken;
+use transport::peer::Dialer;
+use webhook::{Dialers, WebhookClient};
 
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
+pub use services::ServiceRouting;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
-use crate::definitions::{DefinitionFollower, LiveDefinitions};
+use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
+use crate::openapi_documents::OpenApiDocuments;
 use crate::resource::Resource;
 use crate::reviews::ReviewResource;
+use crate::services::CachedServices;
 
 /// The maximum size of a request body in bytes, as in kube-apiserver.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -63,8 +69,9 @@ pub struct ApiServer {
     served_resources: Arc<ServedResources>,
     resources: HashMap<GroupVersionResource<&'static str>, Arc<Resource>>,
     definitions: LiveDefinitions,
+    converter: Arc<Converter>,
     discovery_pages: DiscoveryPages,
-    openapi: OpenApi,
+    openapi: Arc<OpenApiDocuments>,
     feature_gates: FeatureGates,
     version_page: Bytes,
     watch_seconds_min: u64,
@@ -84,6 +91,19 @@ pub struct Config {
     pub watch_seconds_min: u64,
     /// `--feature-gates`: some defaults and validations depend on them.
     pub feature_gates: FeatureGates,
+    /// How webhooks are reached.
+    pub webhooks: WebhookConfig,
+    /// Where metrics are registered; one server per registry.
+    pub metrics: prometheus::Registry,
+}
+
+/// How webhooks are reached. Services are dialed directly.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    /// The route to webhooks that are named by a URL: the egress selection `controlplane`.
+    pub url_dialer: Dialer,
+    /// `--enable-aggregator-routing`.
+    pub routing: ServiceRouting,
 }
 
 /// Returns the key prefixes of all stored resources below the storage prefix. The watch cache must hold all of them.
@@ -137,16 +157,20 @@ impl ApiServer {
             })
             .collect();
         let bound_objects = CachedBoundObjects::new(registry.clone(), |name| Some(resources.get(&name)?.cache.clone()));
+        let services = CachedServices::new(config.webhooks.routing, |name| Some(resources.get(&name)?.cache.clone()));
+        let dialers = Dialers { service: Dialer::direct(), url: config.webhooks.url_dialer.clone() };
+        let client = WebhookClient::new(Arc::new(services), dialers);
         let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources);
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
         let server = Self {
-            openapi: OpenApi::new(served_resources.clone()),
+            openapi: Arc::new(OpenApiDocuments::new(served_resources.clone())),
             feature_gates: config.feature_gates.clone(),
             registry,
             served_resources,
             resources,
             definitions,
+            converter: Converter::new(client, &config.metrics),
             discovery_pages: pages,
             version_page: version,
             watch_seconds_min: config.watch_seconds_min,
@@ -179,7 +203,12 @@ impl ApiServer {
                 if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
                 }
-                if let Some(response) = openapi_pages::serve(&self.openapi, &page.path, query, request.headers()) {
+                let (documents, definitions) = (&self.openapi, &self.definitions);
+                if page.path.starts_with("/openapi/")
+                    && let Some(response) =
+                        Box::pin(openapi_pages::serve(documents, definitions, &page.path, query, request.headers()))
+                            .await
+                {
                     return response;
                 }
                 let custom = self.definitions.snapshot();
@@ -250,10 +279,23 @@ impl ApiServer {
             return Ok(None);
         }
         if !self.definitions.catch_up().await {
-            let behind = "the custom resource definitions have not caught up with storage";
-            return Err(Status::service_unavailable(behind).with_retry_after(1));
+            return Err(rest::definitions_behind());
         }
-        Ok(self.definitions.snapshot().resource(name).cloned())
+        self.current_custom(name)
+    }
+
+    /// The custom resource of this name, as far as the definitions are known; an error if its definition cannot be read.
+    fn current_custom(&self, name: GroupVersionResource<&str>) -> Result<Option<Arc<Resource>>, Status> {
+        let current = self.definitions.snapshot();
+        match (current.resource(name), current.unreadable_reason(name)) {
+            (None, Some(reason)) => {
+                let GroupVersionResource { group, resource, .. } = name;
+                Err(Status::storage_read_error(format!(
+                    "the stored definition {resource}.{group} cannot be read: {reason}"
+                )))
+            }
+            (found, _) => Ok(found.cloned()),
+        }
     }
 
     /// The served custom resources.

@@ -8,16 +8,17 @@ use serde_json::Value;
 
 use crate::resource::Resource;
 
-/// Encodes an object in the served version. Returns the cached bytes if it is stored in that version.
-pub(crate) fn encode_served(stored: &StoredObject, resource: &Resource) -> Bytes {
+/// Encodes an object in the served version. Returns the cached bytes if it is stored in that version. Fails like
+/// [`Resource::to_served`].
+pub(crate) fn encode_served(stored: &StoredObject, resource: &Resource) -> Result<Bytes, Status> {
     if resource.is_stored_form(stored) {
-        return stored.body.clone();
+        return Ok(stored.body.clone());
     }
-    api::json::to_go_json(&decode_served(stored, resource)).into()
+    Ok(api::json::to_go_json(&decode_served(stored, resource)?).into())
 }
 
-/// Decodes an object and converts it to the served version.
-pub(crate) fn decode_served(stored: &StoredObject, resource: &Resource) -> JsonObject {
+/// Decodes an object and converts it to the served version. Fails like [`Resource::to_served`].
+pub(crate) fn decode_served(stored: &StoredObject, resource: &Resource) -> Result<JsonObject, Status> {
     resource.to_served(stored)
 }
 
@@ -26,9 +27,15 @@ pub(crate) fn decode_stored(stored: &StoredObject) -> JsonObject {
     stored.to_object()
 }
 
-/// Encodes an object in its storage version, without `resourceVersion` and `selfLink`.
-pub(crate) fn encode_for_storage(mut object: JsonObject, resource: &Resource) -> Bytes {
-    resource.to_stored(&mut object);
+/// Encodes an object in its storage version, without `resourceVersion` and `selfLink`. Fails like
+/// [`Resource::to_stored`].
+pub(crate) fn encode_for_storage(mut object: JsonObject, resource: &Resource) -> Result<Bytes, Status> {
+    resource.to_stored(&mut object)?;
+    Ok(encode_unconverted(object))
+}
+
+/// Encodes an object for storage in the version that it has.
+pub(crate) fn encode_unconverted(mut object: JsonObject) -> Bytes {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
         metadata.remove("selfLink");

@@ -65,44 +65,44 @@ impl ObjectRepresentation {
         }
     }
 
-    /// Encodes one object.
+    /// Encodes one object. Fails like [`Resource::to_served`].
     pub(crate) fn encode_object(
         self,
         stored: &StoredObject,
         resource: &Resource,
         column_definitions: ColumnDefinitions,
-    ) -> Bytes {
+    ) -> Result<Bytes, Status> {
         let object = || object_codec::decode_served(stored, resource);
         let value = match self {
             Self::Full => return object_codec::encode_served(stored, resource),
-            Self::PartialMetadata(version) => partial_object_metadata::object(&object(), meta_api_version(version)),
+            Self::PartialMetadata(version) => partial_object_metadata::object(&object()?, meta_api_version(version)),
             Self::Table(version, include) => {
                 let metadata = ListMeta { resource_version: stored.revision.to_string(), ..ListMeta::default() };
-                build_resource_table(&[object()], &metadata, resource, version, include, column_definitions)
+                build_resource_table(&[object()?], &metadata, resource, version, include, column_definitions)
             }
         };
-        api::json::to_go_json(&value).into()
+        Ok(api::json::to_go_json(&value).into())
     }
 
     /// Encodes a list; `None` for full objects, whose cached bytes the caller sends. `objects` is then not called.
     pub(crate) fn encode_list(
         self,
-        objects: impl FnOnce() -> Vec<JsonObject>,
+        objects: impl FnOnce() -> Result<Vec<JsonObject>, Status>,
         metadata: &ListMeta,
         resource: &Resource,
-    ) -> Option<Bytes> {
+    ) -> Result<Option<Bytes>, Status> {
         let value: Value = match self {
-            Self::Full => return None,
+            Self::Full => return Ok(None),
             Self::PartialMetadata(version) => {
-                partial_object_metadata::list(&objects(), metadata, meta_api_version(version))
+                partial_object_metadata::list(&objects()?, metadata, meta_api_version(version))
             }
             Self::Table(version, include) => {
-                build_resource_table(&objects(), metadata, resource, version, include, ColumnDefinitions::Included)
+                build_resource_table(&objects()?, metadata, resource, version, include, ColumnDefinitions::Included)
             }
         };
         let mut bytes = api::json::to_go_json(&value);
         bytes.push(b'\n');
-        Some(bytes.into())
+        Ok(Some(bytes.into()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use api::json::JsonObject;
 use api::media::Encoding;
-use api::{GroupVersionKind, Status, query};
+use api::{GroupVersion, GroupVersionKind, Status, query};
 use bytes::Bytes;
 use edge::body::{ReadBodyError, read_body};
 use edge::{Request, RequestRecord};
@@ -15,8 +15,9 @@ use schema::protobuf::{self, ProtobufError};
 use serde_json::Value;
 
 use crate::BODY_BYTES_MAX;
-use crate::built_in_types::{self, CheckedObject, FieldValidation};
+use crate::built_in_types::{self, CheckedObject};
 use crate::error_status::{self, StatusContext};
+use crate::request_options;
 use crate::resource::Resource;
 
 /// A request with its complete body. A write may be decided several times, so it must not depend on the connection.
@@ -38,7 +39,7 @@ pub(crate) fn read_object(
     record: &RequestRecord,
     expected: &ExpectedBody<'_>,
 ) -> Result<CheckedObject, Status> {
-    let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
+    let validation = request_options::field_validation(&request)?;
     let encoding = request_encoding(&request)?;
     if expected.custom.is_some() && encoding == Encoding::Protobuf {
         return Err(Status::unsupported_media_type(&[Encoding::Json.media_type(), Encoding::Yaml.media_type()]));
@@ -48,14 +49,43 @@ pub(crate) fn read_object(
         Some(_) => require_kind(&body, encoding, expected).and_then(|()| decode_body(&body, encoding, expected)),
         None => decode_body(&body, encoding, expected),
     };
-    let decoded =
-        decoded.map_err(|rejection| error_status::status_for_rejection(rejection, expected.status_context))?;
+    let decoded = decoded.map_err(|rejection| {
+        let unregistered = if expected.custom.is_none() { unregistered_kind(&body, encoding, expected) } else { None };
+        let rejection = unregistered.map_or(rejection, Rejection::BadRequest);
+        error_status::status_for_rejection(rejection, expected.status_context)
+    })?;
     record.set_request_object(|| serde_json::to_vec(&decoded.value).expect("a decoded object is valid JSON"));
     let checked = match expected.custom {
         Some(resource) => built_in_types::check_custom_body(decoded, resource, validation),
         None => built_in_types::check_body_types(decoded, expected.release, expected.kind, validation),
     };
     built_in_types::or_bad_request(checked, expected.kind)
+}
+
+/// Kubernetes' message for a body of a kind that no version of the release has; it names where the server collects them.
+fn unregistered_kind(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_>) -> Option<String> {
+    let form = if encoding == Encoding::Yaml { decode::BodyEncoding::Yaml } else { decode::BodyEncoding::Json };
+    let Decoded { value, .. } = decode::decode_value(body, form).ok()?;
+    let text = |field: &str| value.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let wanted = expected.kind;
+    let kind = text("kind").unwrap_or(wanted.kind);
+    let version = text("apiVersion").map_or(Ok(wanted.group_version()), GroupVersion::parse).ok()?;
+    let known = GroupVersionKind { group: version.group, version: version.version, kind };
+    if types_of(expected.release).for_kind(known).is_some() {
+        return None;
+    }
+    let scheme = match wanted.group {
+        "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
+        "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
+        _ => "pkg/api/legacyscheme/scheme.go:30",
+    };
+    Some(format!(
+        "{kind} in version {:?} cannot be handled as a {}: no kind {kind:?} is registered for version {:?} in scheme \
+         {scheme:?}",
+        version.version,
+        wanted.kind,
+        version.to_string()
+    ))
 }
 
 /// Rejects a custom object without `kind` or `apiVersion`. Only for built-in objects does the path supply them.

@@ -4,11 +4,12 @@ use api::selector::{FieldSelector, LabelSelector};
 use api::{FieldError, Status, query};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use object::managed_fields;
+use managedfields::manager_name;
 use registry::read::ReadConsistency;
 use serde::{Deserialize, Serialize};
 use store::Revision;
 
+use crate::built_in_types::FieldValidation;
 use crate::error_status::status_for_options;
 use crate::request_body::BufferedRequest;
 
@@ -230,41 +231,99 @@ impl ContinueToken {
     }
 }
 
+/// The media type of a server-side apply.
+pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
 /// The options of creates, updates and patches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WriteOptions {
     /// `dryRun=All`: admission and validation run, but nothing is stored.
     pub(crate) is_dry_run: bool,
     /// The manager name in `managedFields`; the user agent's prefix if `fieldManager` is absent.
     pub(crate) field_manager: String,
+    /// `force`: an apply takes over the fields of other managers that it changes.
+    pub(crate) is_forced: bool,
+    pub(crate) field_validation: FieldValidation,
+}
+
+/// The write whose rules [`WriteOptions`] are validated by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WriteVerb {
+    Create,
+    Update,
+    Patch,
+    Apply,
+}
+
+impl WriteVerb {
+    fn of_request(request: &BufferedRequest) -> Self {
+        match *request.method() {
+            http::Method::POST => Self::Create,
+            http::Method::PATCH if content_type(request) == APPLY_PATCH => Self::Apply,
+            http::Method::PATCH => Self::Patch,
+            _ => Self::Update,
+        }
+    }
+
+    fn options_kind(self) -> &'static str {
+        match self {
+            Self::Create => "CreateOptions",
+            Self::Update => "UpdateOptions",
+            Self::Patch | Self::Apply => "PatchOptions",
+        }
+    }
 }
 
 impl WriteOptions {
     pub(crate) fn from_request(request: &BufferedRequest) -> Result<Self, Status> {
         let agent = request.headers().get(http::header::USER_AGENT);
         let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-        let kind = match *request.method() {
-            http::Method::POST => "CreateOptions",
-            http::Method::PATCH => "PatchOptions",
-            _ => "UpdateOptions",
-        };
-        Self::parse(request.uri().query().unwrap_or_default(), agent)
-            .map_err(|errors| status_for_options(kind, &errors))
+        let verb = WriteVerb::of_request(request);
+        Self::parse(request.uri().query().unwrap_or_default(), agent, verb)
+            .map_err(|errors| status_for_options(verb.options_kind(), &errors))
     }
 
-    fn parse(query: &str, user_agent: &str) -> Result<Self, Vec<FieldError>> {
+    /// Finds invalid options with kube-apiserver's texts and in its order.
+    fn parse(query: &str, user_agent: &str, verb: WriteVerb) -> Result<Self, Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let field_manager = query::first_value(query, "fieldManager").unwrap_or_default();
+        let force = query::first_value(query, "force");
+        if verb == WriteVerb::Apply && field_manager.is_empty() {
+            errors.push(FieldError::required("fieldManager", "is required for apply patch"));
+        }
+        if verb == WriteVerb::Patch && force.is_some() {
+            errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+        }
+        errors.extend(object::validate::validate_manager_name(&field_manager, "fieldManager"));
         let dry_runs = || query::pairs(query).filter(|(key, value)| key == "dryRun" && !value.is_empty());
         let unknown = dry_runs().filter(|(_, value)| value != "All");
-        let mut errors: Vec<_> =
-            unknown.map(|(_, value)| FieldError::not_supported("dryRun", value.into_owned(), &["All"])).collect();
-        let field_manager = query::first_value(query, "fieldManager").unwrap_or_default();
-        errors.extend(object::validate::validate_manager_name(&field_manager, "fieldManager"));
-        if !errors.is_empty() {
-            return Err(errors);
+        errors.extend(unknown.map(|(_, value)| FieldError::not_supported("dryRun", value.into_owned(), &["All"])));
+        match FieldValidation::from_query(query) {
+            Ok(field_validation) if errors.is_empty() => Ok(Self {
+                is_dry_run: dry_runs().next().is_some(),
+                field_manager: manager_name(&field_manager, user_agent),
+                is_forced: force.is_some_and(|force| query::is_true_parameter(&force)),
+                field_validation,
+            }),
+            Ok(_) => Err(errors),
+            Err(error) => {
+                errors.push(error);
+                Err(errors)
+            }
         }
-        let dry_run = dry_runs().next().is_some();
-        Ok(Self { is_dry_run: dry_run, field_manager: managed_fields::manager_name(&field_manager, user_agent) })
     }
+}
+
+/// The option `fieldValidation` of a request with a body.
+pub(crate) fn field_validation(request: &BufferedRequest) -> Result<FieldValidation, Status> {
+    FieldValidation::from_query(request.uri().query().unwrap_or_default())
+        .map_err(|error| status_for_options(WriteVerb::of_request(request).options_kind(), &[error]))
+}
+
+/// The media type of the body, without parameters.
+pub(crate) fn content_type(request: &BufferedRequest) -> &str {
+    let header = request.headers().get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    header.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
 #[cfg(test)]

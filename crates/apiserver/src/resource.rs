@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use api::json::JsonObject;
 use api::target::ResourceTarget;
-use api::{GroupResource, GroupVersionKind, KindScope, RouteMismatch};
+use api::{GroupResource, GroupVersionKind, KindScope, RouteMismatch, Status};
 use apiextensions::CustomResourceVersion;
 use kinds::{KindStrategy, ServedResource, ServedResources, StoredResource, VerbSet};
 use object::convert::convert;
 use object::{KindRules, StoredObject};
 use registry::ResourceCache;
 
-use crate::definitions::LiveDefinition;
+use crate::definitions::{LiveDefinition, RequestConversions, View};
 
 /// One stored resource in one version, with the cache of its objects. Requests and watches share it.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ enum ResourceOrigin {
         live: Arc<LiveDefinition>,
         /// The index in `LiveDefinition::versions`.
         position: usize,
+        /// The conversions of the request; `None` outside of requests, and if the definition has no webhook.
+        conversions: Option<Arc<RequestConversions>>,
     },
 }
 
@@ -60,7 +62,62 @@ impl Resource {
 
     /// A version of a custom resource by its index in `LiveDefinition::versions`.
     pub(crate) fn custom(live: &Arc<LiveDefinition>, position: usize, cache: &Arc<ResourceCache>) -> Self {
-        Self { origin: ResourceOrigin::Custom { live: live.clone(), position }, cache: cache.clone() }
+        let origin = ResourceOrigin::Custom { live: live.clone(), position, conversions: None };
+        Self { origin, cache: cache.clone() }
+    }
+
+    /// The resource for one request or watch, if its objects may need a conversion webhook; otherwise the shared one.
+    pub(crate) fn with_conversions(
+        self: Arc<Self>,
+        conversions: impl FnOnce() -> Arc<RequestConversions>,
+    ) -> Arc<Self> {
+        match &self.origin {
+            ResourceOrigin::Custom { live, position, .. } if live.has_webhook() => {
+                let origin = ResourceOrigin::Custom {
+                    live: live.clone(),
+                    position: *position,
+                    conversions: Some(conversions()),
+                };
+                Arc::new(Self { origin, cache: self.cache.clone() })
+            }
+            ResourceOrigin::Custom { .. } | ResourceOrigin::BuiltIn { .. } => self,
+        }
+    }
+
+    /// The conversions of the request; `None` if no object needs a webhook.
+    pub(crate) fn conversions(&self) -> Option<&RequestConversions> {
+        match &self.origin {
+            ResourceOrigin::Custom { conversions, .. } => conversions.as_deref(),
+            ResourceOrigin::BuiltIn { .. } => None,
+        }
+    }
+
+    /// True if the webhook must convert a stored object.
+    pub(crate) fn needs_webhook(&self, stored: &StoredObject) -> bool {
+        self.as_custom().is_some_and(|(live, version)| live.needs_webhook(stored, version))
+    }
+
+    /// Performs the conversions that a decision found missing. False if there were none, so that the outcome of the
+    /// decision counts.
+    pub(crate) async fn run_conversions(&self) -> Result<bool, Status> {
+        match &self.origin {
+            ResourceOrigin::Custom { live, conversions: Some(conversions), .. } => {
+                Box::pin(conversions.run_pending(live)).await
+            }
+            ResourceOrigin::Custom { .. } | ResourceOrigin::BuiltIn { .. } => Ok(false),
+        }
+    }
+
+    /// Converts stored objects in as few calls as possible, so that [`Self::to_served`] finds them converted.
+    pub(crate) async fn convert_ahead(&self, objects: impl Iterator<Item = &StoredObject>) -> Result<(), Status> {
+        if self.conversions().is_none() {
+            return Ok(());
+        }
+        for stored in objects.filter(|stored| self.needs_webhook(stored)) {
+            // Records the conversion if it is missing.
+            let _ = self.to_served(stored);
+        }
+        self.run_conversions().await.map(drop)
     }
 
     /// The built-in resource; `None` for a custom one.
@@ -77,7 +134,19 @@ impl Resource {
     pub(crate) fn as_custom(&self) -> Option<(&Arc<LiveDefinition>, &CustomResourceVersion)> {
         match &self.origin {
             ResourceOrigin::BuiltIn { .. } => None,
-            ResourceOrigin::Custom { live, position } => Some((live, &live.versions[*position])),
+            ResourceOrigin::Custom { live, position, .. } => Some((live, &live.versions[*position])),
+        }
+    }
+
+    /// What watches of a custom resource show; `details` if they depend on its columns or selectable fields. `None` for
+    /// built-in resources, which never change.
+    pub(crate) fn view(&self, details: bool) -> Option<&Arc<View>> {
+        match &self.origin {
+            ResourceOrigin::BuiltIn { .. } => None,
+            ResourceOrigin::Custom { live, position, .. } => {
+                let views = live.views(*position);
+                Some(if details { &views.details } else { &views.objects })
+            }
         }
     }
 
@@ -86,7 +155,7 @@ impl Resource {
             ResourceOrigin::BuiltIn { served_resources, position, .. } => {
                 served_resources.resources()[*position].group_version_kind()
             }
-            ResourceOrigin::Custom { live, position } => live.versions[*position].group_version_kind(),
+            ResourceOrigin::Custom { live, position, .. } => live.versions[*position].group_version_kind(),
         }
     }
 
@@ -107,7 +176,7 @@ impl Resource {
             ResourceOrigin::BuiltIn { served_resources, position, .. } => {
                 &served_resources.resources()[*position].rules
             }
-            ResourceOrigin::Custom { live, position } => live.versions[*position].rules(),
+            ResourceOrigin::Custom { live, position, .. } => live.versions[*position].rules(),
         }
     }
 
@@ -151,15 +220,20 @@ impl Resource {
         self.as_custom().and_then(|(_, version)| version.deprecation_warning())
     }
 
-    /// True if the stored bytes of an object are its form in this version.
+    /// True if the stored bytes of an object are its form in this version. Of a custom object they are if decoding under
+    /// the current schema changes nothing.
     pub(crate) fn is_stored_form(&self, stored: &StoredObject) -> bool {
-        if self.as_custom().is_some() {
-            return false;
-        }
         let name = self.group_version_kind();
-        match stored.api_version.split_once('/') {
+        let is_same_version = match stored.api_version.split_once('/') {
             Some((group, version)) => group == name.group && version == name.version,
             None => name.group.is_empty() && *stored.api_version == *name.version,
+        };
+        match self.as_custom() {
+            Some((live, version)) if is_same_version => stored.form.is_unchanged(live.schema_number, || {
+                live.to_served(stored, version, None).is_ok_and(|served| served == stored.to_object())
+            }),
+            Some(_) => false,
+            None => is_same_version,
         }
     }
 
@@ -180,24 +254,29 @@ impl Resource {
         }
     }
 
-    /// Brings a stored object to the version of this resource.
-    pub(crate) fn to_served(&self, stored: &StoredObject) -> JsonObject {
-        let mut object = stored.to_object();
-        match self.as_custom() {
-            Some((live, version)) => live.to_served(&mut object, version),
-            None if self.is_stored_form(stored) => {}
-            None => convert(&mut object, self.group_version_kind(), self.strategy().conversion),
+    /// Brings a stored object to the version of this resource. Fails if the conversion by a webhook is missing:
+    /// [`Self::run_conversions`] performs it.
+    pub(crate) fn to_served(&self, stored: &StoredObject) -> Result<JsonObject, Status> {
+        if let Some((live, version)) = self.as_custom() {
+            return live.to_served(stored, version, self.conversions());
         }
-        object
+        let mut object = stored.to_object();
+        if !self.is_stored_form(stored) {
+            convert(&mut object, self.group_version_kind(), self.strategy().conversion);
+        }
+        Ok(object)
     }
 
-    /// Brings an object of this resource to the version in which objects are stored.
-    pub(crate) fn to_stored(&self, object: &mut JsonObject) {
+    /// Brings an object of this resource to the version in which objects are stored. Fails like [`Self::to_served`].
+    pub(crate) fn to_stored(&self, object: &mut JsonObject) -> Result<(), Status> {
         match &self.origin {
             ResourceOrigin::BuiltIn { stored_resource, .. } => {
                 convert(object, stored_resource.encoding, self.strategy().conversion);
+                Ok(())
             }
-            ResourceOrigin::Custom { live, position } => live.to_stored(object, &live.versions[*position]),
+            ResourceOrigin::Custom { live, position, .. } => {
+                live.to_stored(object, &live.versions[*position], self.conversions())
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The handlers of the verbs and subresources of stored resources.
 
+mod apply;
 mod binding;
+mod create;
 mod delete;
 mod eviction;
 mod get;
@@ -10,6 +12,7 @@ mod patch;
 mod persist;
 mod scale;
 mod token;
+mod update;
 mod watch;
 mod write;
 
@@ -22,12 +25,14 @@ use api::{KindScope, Status, Verb};
 use bytes::Bytes;
 use edge::{AuthorizedRequest, Request, RequestRecord, Response};
 use futures_util::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::ACCEPT;
 use store::{Key, Revision};
+use tokio::time::Instant;
 
 use self::persist::ExecutionTracker;
 use crate::ApiServer;
 use crate::access_control::AuthenticatedCaller;
+use crate::definitions::RequestConversions;
 use crate::error_status::{StatusContext, status_for_unimplemented};
 use crate::representation::ObjectRepresentation;
 use crate::request_body::{self, BufferedRequest};
@@ -47,6 +52,8 @@ struct RequestContext<'a> {
     record: &'a RequestRecord,
     /// Records whether the request has written anything.
     execution: &'a ExecutionTracker,
+    /// Of requests that are not long-running.
+    deadline: Instant,
     /// The form of the object in the response of a write.
     representation: ObjectRepresentation,
 }
@@ -59,22 +66,11 @@ pub(crate) async fn serve(
     authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
     request: Request,
 ) -> Result<Response, Status> {
-    let request = buffer_if_written(target, request).await?;
-    serve_once(server, resource, target, authorized, &ExecutionTracker::default(), request).await
-}
-
-/// Reads the body of a write. Reads have none.
-async fn buffer_if_written(target: &Asked<'_>, request: Request) -> Result<BufferedRequest, Status> {
-    match target.verb {
-        Verb::Get | Verb::List | Verb::Watch => Ok(request.map(|_| Bytes::new())),
-        Verb::Create
-        | Verb::Update
-        | Verb::Patch
-        | Verb::Delete
-        | Verb::DeleteCollection
-        | Verb::Proxy
-        | Verb::Unknown => request_body::buffer(request).await,
+    if matches!(target.verb, Verb::Get | Verb::List | Verb::Watch) {
+        return serve_read(server, resource, target, authorized, &request.map(|_| Bytes::new())).await;
     }
+    let request = request_body::buffer(request).await?;
+    serve_once(server, resource, target, authorized, &ExecutionTracker::default(), request).await
 }
 
 /// Serves a request for a custom resource. A write that finds its definition changed, or that ends without a commit under
@@ -86,8 +82,25 @@ pub(crate) async fn serve_custom(
     authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
     request: Request,
 ) -> Result<Response, Status> {
+    let deadline = (target.verb != Verb::Watch).then_some(authorized.deadline);
+    let conversions = || RequestConversions::new(&server.converter, deadline);
+    resource = resource.with_conversions(conversions);
+    let name = target.group_version_resource();
     if matches!(target.verb, Verb::Get | Verb::List | Verb::Watch) {
-        return serve(server, &resource, target, authorized, request).await;
+        let request = request.map(|_| Bytes::new());
+        for _ in 0..DEFINITION_CHANGES_MAX {
+            let served = serve_read(server, &resource, target, authorized, &request).await;
+            // An object may have been stored under a definition that is newer than the one it was read by.
+            if !server.definitions.catch_up_with_cache().await {
+                return Err(definitions_behind());
+            }
+            let current = server.current_custom(name)?.ok_or_else(Status::path_not_found)?;
+            if is_decided_alike(&resource, &current) {
+                return served;
+            }
+            resource = current.with_conversions(conversions);
+        }
+        return Err(definition_keeps_changing());
     }
     let request = request_body::buffer(request).await?;
     for _ in 0..DEFINITION_CHANGES_MAX {
@@ -102,24 +115,59 @@ pub(crate) async fn serve_custom(
             revision => server.definitions.catch_up_to(revision).await,
         };
         if !is_current {
-            let behind = "the custom resource definitions have not caught up with storage";
-            return Err(Status::service_unavailable(behind).with_retry_after(1));
+            return Err(definitions_behind());
         }
-        let current = server.definitions.snapshot().resource(target.group_version_resource()).cloned();
-        let current = current.ok_or_else(Status::path_not_found)?;
-        let is_same = match (resource.as_custom(), current.as_custom()) {
-            (Some((before, _)), Some((now, _))) => before.decides_like(now),
-            _ => false,
-        };
-        if is_same && !executed.is_definition_changed() {
+        let current = server.current_custom(name)?.ok_or_else(Status::path_not_found)?;
+        if is_decided_alike(&resource, &current) && !executed.is_definition_changed() {
             return served;
         }
-        resource = current;
+        resource = current.with_conversions(conversions);
     }
-    let busy = "the custom resource definition changed during every attempt to serve the request";
-    Err(Status::service_unavailable(busy).with_retry_after(1))
+    Err(definition_keeps_changing())
 }
 
+/// True if nothing that a request depends on differs between two states of a custom resource.
+fn is_decided_alike(before: &Arc<Resource>, now: &Arc<Resource>) -> bool {
+    Arc::ptr_eq(before, now)
+        || match (before.as_custom(), now.as_custom()) {
+            (Some((before, _)), Some((now, _))) => before.decides_like(now),
+            _ => false,
+        }
+}
+
+pub(crate) fn definitions_behind() -> Status {
+    let behind = "the custom resource definitions have not caught up with storage";
+    Status::service_unavailable(behind).with_retry_after(1)
+}
+
+fn definition_keeps_changing() -> Status {
+    let busy = "the custom resource definition changed during every attempt to serve the request";
+    Status::service_unavailable(busy).with_retry_after(1)
+}
+
+/// Serves a get, list or watch.
+async fn serve_read(
+    server: &ApiServer,
+    resource: &Arc<Resource>,
+    target: &Asked<'_>,
+    authorized: &AuthorizedRequest<'_, AuthenticatedCaller>,
+    request: &BufferedRequest,
+) -> Result<Response, Status> {
+    let execution = &ExecutionTracker::default();
+    let AuthorizedRequest { caller, record, deadline, .. } = authorized;
+    // Reads negotiate themselves: a watch offers other media types.
+    let (deadline, representation) = (*deadline, ObjectRepresentation::Full);
+    let context = RequestContext { server, resource, target, caller, record, execution, deadline, representation };
+    context.check_is_served()?;
+    match (target.verb, &*target.subresource) {
+        (Verb::List, _) => list::list(context, request).await,
+        (Verb::Watch, _) => watch::watch(context, request).await,
+        (_, "scale") => Box::pin(scale::get(context, request)).await,
+        _ => get::get(context, request).await,
+    }
+}
+
+/// Serves a write.
 async fn serve_once(
     server: &ApiServer,
     resource: &Arc<Resource>,
@@ -128,37 +176,33 @@ async fn serve_once(
     executed: &ExecutionTracker,
     request: BufferedRequest,
 ) -> Result<Response, Status> {
-    let AuthorizedRequest { caller, record, .. } = authorized;
-    let representation = match target.verb {
-        // Reads negotiate themselves: a watch offers other media types.
-        Verb::Get | Verb::List | Verb::Watch => ObjectRepresentation::Full,
-        Verb::Create
-        | Verb::Update
-        | Verb::Patch
-        | Verb::Delete
-        | Verb::DeleteCollection
-        | Verb::Proxy
-        | Verb::Unknown => {
-            ObjectRepresentation::negotiate(accept_header(&request), request.uri().query().unwrap_or_default())?
-        }
+    let AuthorizedRequest { caller, record, deadline, .. } = authorized;
+    let representation =
+        ObjectRepresentation::negotiate(accept_header(&request), request.uri().query().unwrap_or_default())?;
+    let context = RequestContext {
+        server,
+        resource,
+        target,
+        caller,
+        record,
+        execution: executed,
+        deadline: *deadline,
+        representation,
     };
-    let context = RequestContext { server, resource, target, caller, record, execution: executed, representation };
     context.check_is_served()?;
     // Large futures are boxed, so that the future of a get stays small.
     let handling: BoxFuture<'_, Result<Response, Status>> = match (target.verb, &*target.subresource) {
-        (Verb::Proxy | Verb::Unknown, _) => return Err(context.method_not_allowed()),
-        (Verb::List, _) => return list::list(context, &request).await,
-        (Verb::Watch, _) => return watch::watch(context, &request).await,
-        (Verb::Get, "scale") => Box::pin(scale::get(context, request)),
+        (Verb::Get | Verb::List | Verb::Watch | Verb::Proxy | Verb::Unknown, _) => {
+            return Err(context.method_not_allowed());
+        }
         (Verb::Update, "scale") => Box::pin(scale::update(context, request)),
         (Verb::Patch, "scale") => Box::pin(scale::patch(context, request)),
         (_, "scale") => return Err(context.method_not_allowed()),
-        (Verb::Get, _) => return get::get(context, &request).await,
         (Verb::Create, "token") => Box::pin(token::create_token(context, request)),
         (Verb::Create, "binding") => Box::pin(binding::create_binding(context, request)),
         (Verb::Create, "eviction") => Box::pin(eviction::create_eviction(context, request)),
-        (Verb::Create, _) => Box::pin(write::create(context, request)),
-        (Verb::Update, _) => Box::pin(write::update(context, request)),
+        (Verb::Create, _) => Box::pin(create::create(context, request)),
+        (Verb::Update, _) => Box::pin(update::update(context, request)),
         (Verb::Patch, _) => Box::pin(patch::patch(context, request)),
         (Verb::Delete, _) => Box::pin(delete::delete(context, request)),
         (Verb::DeleteCollection, _) => Box::pin(delete::delete_collection(context, request)),
@@ -234,10 +278,6 @@ fn header_text<'a>(request: &'a BufferedRequest, name: &http::HeaderName) -> &'a
 
 pub(crate) fn accept_header(request: &BufferedRequest) -> &str {
     header_text(request, &ACCEPT)
-}
-
-fn content_type_header(request: &BufferedRequest) -> &str {
-    header_text(request, &CONTENT_TYPE)
 }
 
 /// The current time in the precision of object metadata.

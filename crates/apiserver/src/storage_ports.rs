@@ -83,7 +83,7 @@ impl PeeringStorage {
             },
             definitions: StoredDefinitions {
                 registry: registry.clone(),
-                crd_cache: resource_cache(definitions::CRDS_PREFIX),
+                live: live.clone(),
                 api_service_cache: resource_cache(definitions::API_SERVICES_PREFIX),
             },
             cluster_authentication: PublishedClusterAuthentication {

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use api::GroupVersion;
 use api::objects::{StorageVersion, from_json};
+use api::{GroupResource, GroupVersion};
+use apiextensions::Definition;
+use apiextensions::definition::DefinitionVersion;
+use futures_util::future::BoxFuture;
 use kinds::{ServedResource, ServedResources, StoredResource};
 use registry::{BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteBarrier};
 use storageversion::{InvalidRegistration, Registration, Registrations, WriteIntent, WriteOperation};
@@ -27,11 +30,25 @@ pub fn registrations_for(served_resources: &ServedResources) -> Result<Registrat
     all.collect()
 }
 
+/// The storage version of a custom resource: objects are encoded in the storage version of the definition, and every
+/// version of the definition can be read. `None` if the definition has no storage version, which validation excludes.
+pub(crate) fn registration_of_definition(definition: &Definition) -> Option<Registration> {
+    let spec = &definition.spec;
+    let text = |version: &DefinitionVersion| GroupVersion { group: &*spec.group, version: &version.name }.to_string();
+    let registration = Registration::new(
+        GroupResource { group: &*spec.group, resource: &*spec.names.plural }.owned(),
+        text(definition.storage_version()?),
+        spec.versions.iter().map(text).collect(),
+        spec.versions.iter().filter(|version| version.served).map(text).collect(),
+    );
+    registration.ok()
+}
+
 fn registration_of(stored_resource: &StoredResource) -> Result<Registration, InvalidRegistration> {
     let encoding = stored_resource.encoding;
     let served = stored_resource.served_versions.iter().map(|version| GroupVersion { group: encoding.group, version });
     Registration::new(
-        api::GroupResource { group: encoding.group, resource: stored_resource.resource }.owned(),
+        GroupResource { group: encoding.group, resource: stored_resource.resource }.owned(),
         encoding.group_version().to_string(),
         stored_resource.decodable_versions.iter().map(GroupVersion::to_string).collect(),
         served.map(|version| version.to_string()).collect(),
@@ -72,6 +89,10 @@ impl WriteBarrier for StorageVersionBarrier {
             Some(object)
         });
         self.barrier.handle_stale_permit(&write_intent(request), object.as_ref(), as_of.0);
+    }
+
+    fn wait_until_permitted<'a>(&'a self, resource: GroupResource<&'a str>) -> BoxFuture<'a, ()> {
+        Box::pin(self.barrier.wait_until_permitted(resource))
     }
 }
 

@@ -67,6 +67,7 @@ const GROUPS: &[(&str, BenchGroup)] = &[
     ("discovery", discovery_bench::run),
     ("store", store_bench::run),
     ("serve", serve_bench::run),
+    ("custom", serve_bench::run_custom),
     ("peers", peers_bench::run),
     ("gateway", gateway_bench::run),
     ("controllers", controllers_bench::run),

@@ -1,6 +1,7 @@
 //! A whole server under load, compared with a bare hyper+rustls server that sends the same bytes.
 
 pub(crate) mod baseline_server;
+mod custom;
 mod fan_out;
 pub(crate) mod load;
 mod startup;
@@ -39,6 +40,8 @@ struct ServeBenchSizes {
     starts: usize,
     /// Objects whose memory is measured.
     memory_objects: usize,
+    /// Definitions of custom resources.
+    definitions: usize,
 }
 
 impl ServeBenchSizes {
@@ -51,6 +54,7 @@ impl ServeBenchSizes {
                 events: 20,
                 starts: 1,
                 memory_objects: 100,
+                definitions: 10,
             },
             Effort::Full => Self {
                 load_duration: Duration::from_secs(3),
@@ -59,6 +63,7 @@ impl ServeBenchSizes {
                 events: 1_000,
                 starts: 10,
                 memory_objects: 10_000,
+                definitions: 1_000,
             },
         }
     }
@@ -77,6 +82,15 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
         measure(sizes, table, name, &RunningServer::start(folder.path(), store, &[]))?;
     }
     Ok(())
+}
+
+/// The group of servers with many definitions of custom resources.
+pub(crate) fn run_custom(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
+    if !has_server() {
+        table.note("custom: skipped, because UNSKEW_BIN is not set; `cargo xtask bench` sets it");
+        return Ok(());
+    }
+    custom::measure(ServeBenchSizes::for_effort(effort), table)
 }
 
 pub(crate) fn has_server() -> bool {

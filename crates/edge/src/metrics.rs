@@ -89,6 +89,7 @@ impl Metrics {
     /// Counts a response; `duration` is `None` for long-running requests.
     pub(crate) fn count_request(
         &self,
+        verb: &str,
         resource_target: &ResourceTarget<'_>,
         code: StatusCode,
         duration: Option<Duration>,
@@ -101,7 +102,7 @@ impl Metrics {
         ];
         let [group, version, resource, subresource] =
             if self.labelled_resources.is_labelled(names, code) { names } else { [""; 4] };
-        let labels = [verb_label(resource_target.verb), group, version, resource, subresource, code.as_str()];
+        let labels = [verb, group, version, resource, subresource, code.as_str()];
         self.requests.with_label_values(&labels).inc();
         if let Some(took) = duration {
             self.durations.with_label_values(&labels[..5]).observe(took.as_secs_f64());
@@ -132,7 +133,7 @@ impl LabelledResources {
 }
 
 /// The verb as kube-apiserver's metrics name it.
-fn verb_label(verb: Verb) -> &'static str {
+pub(crate) fn verb_label(verb: Verb) -> &'static str {
     match verb {
         Verb::Get => "GET",
         Verb::List => "LIST",
@@ -160,7 +161,7 @@ mod tests {
         let count = |path: &str, code: u16| {
             let target = Target::parse("GET", path).unwrap();
             let Target::Resource(asked) = &target else { panic!("{path} is a resource") };
-            metrics.count_request(asked, StatusCode::from_u16(code).unwrap(), None);
+            metrics.count_request("GET", asked, StatusCode::from_u16(code).unwrap(), None);
         };
         for number in 0..1_000 {
             count(&format!("/api/v1/namespaces/default/invented{number}/x"), 404);

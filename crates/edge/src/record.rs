@@ -12,8 +12,11 @@ use tokio::time::Instant;
 
 use crate::access_log::{AccessLog, AccessLogEntry, AccessLogFields};
 use crate::audit::{AuditRecord, Auditor, Stage};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, verb_label};
 use crate::{Body, ClientConnection, Error, Request, Response};
+
+/// The content type of a server-side apply. As in kube-apiserver's metrics, one with parameters does not count.
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// The sinks of all records of one pipeline.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(crate) struct Recorder {
 #[derive(Debug, Default)]
 pub struct RequestRecord {
     audit: Option<Box<AuditRecord>>,
+    /// Whether the request is a server-side apply, which metrics count apart from other patches.
+    is_apply: bool,
     pub(crate) log_entry: Option<Box<AccessLogEntry>>,
 }
 
@@ -70,6 +75,8 @@ impl Recorder {
                 .as_ref()
                 .zip(target)
                 .map(|(auditor, target)| Box::new(auditor.start_record(id, client_ip, target, request.headers()))),
+            is_apply: request.method() == http::Method::PATCH
+                && request.headers().get(http::header::CONTENT_TYPE).is_some_and(|found| found == APPLY_PATCH),
             log_entry: self.access_log.as_ref().map(entry),
         }
     }
@@ -85,7 +92,8 @@ impl Recorder {
     ) {
         if let Target::Resource(resource) = target {
             let duration = (!target.is_long_running()).then(|| started.elapsed());
-            self.metrics.count_request(resource, response.status(), duration);
+            let verb = if record.is_apply { "APPLY" } else { verb_label(resource.verb) };
+            self.metrics.count_request(verb, resource, response.status(), duration);
         }
         let code = response.status().as_u16();
         let Some(audit) = &record.audit else { return };
@@ -161,7 +169,7 @@ impl RequestRecord {
             entry.record_response(&response);
         }
         match self {
-            Self { audit: None, log_entry: None } => response,
+            Self { audit: None, log_entry: None, .. } => response,
             record => response.map(|body| Body::Recorded { body: Box::new(body), record }),
         }
     }

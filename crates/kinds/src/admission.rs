@@ -1,5 +1,9 @@
 //! Admission webhooks, admission policies and their bindings.
 
+mod matching;
+mod policies;
+mod webhooks;
+
 use api::json::JsonObject;
 use object::KindRules;
 use object::rules::{GenerationRule, StatusSubresource};
@@ -8,18 +12,23 @@ use object::table::{Column, cells};
 use object::unstructured;
 use serde_json::Value;
 
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static WEBHOOK_STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
+    validate: webhooks::check_webhooks,
     columns: WEBHOOKS,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static VALIDATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
+    validate: policies::check_validating_policy,
+    validate_status: policies::check_policy_status,
     columns: VALIDATING_POLICIES,
     ..KindStrategy::DEFAULT
 };
@@ -27,11 +36,18 @@ pub(crate) static VALIDATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
 pub(crate) static MUTATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    validate: policies::check_mutating_policy,
     columns: MUTATING_POLICIES,
     ..KindStrategy::DEFAULT
 };
 
-pub(crate) static POLICY_BINDING_STRATEGY: KindStrategy = KindStrategy {
+pub(crate) static VALIDATING_BINDING_STRATEGY: KindStrategy =
+    KindStrategy { validate: policies::check_validating_binding, ..BINDING_STRATEGY };
+
+pub(crate) static MUTATING_BINDING_STRATEGY: KindStrategy =
+    KindStrategy { validate: policies::check_mutating_binding, ..BINDING_STRATEGY };
+
+const BINDING_STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     columns: BINDINGS,

@@ -16,10 +16,12 @@ use object::table::{Column, human_duration};
 use object::{KindRules, Rejection, unstructured};
 use serde_json::{Value, json};
 
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES, SubresourceStrategy, WritableFields};
 use crate::validation::Field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::CERTIFICATE_SIGNING_REQUEST,
     rules: KindRules { name_rule: NameRule::PathSegment, ..RULES },
     validate_create: |request| check_spec(request.at("spec")),
     validate_status: |request, _| check_condition_statuses(request.path("status.conditions")),

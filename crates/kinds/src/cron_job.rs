@@ -13,12 +13,12 @@ use object::unstructured::get;
 use serde_json::Value;
 
 use crate::job::validation::check_job_spec;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::validation::Field;
 use crate::workload::{CONTAINERS, IMAGES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, ..LENIENT_RULES },
     validate: |cron| check_spec(cron.at("spec")),
     validate_create: |cron| {
         let name = cron.path("metadata.name");

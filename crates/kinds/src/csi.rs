@@ -16,18 +16,28 @@ use schema::semantic_equality::is_object_equal;
 use serde_json::Value;
 
 use crate::fields::list_items;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
+use crate::update_validation::go_form::{GoLayout, go_struct_form};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::validation::Field;
 
 pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { allows_unconditional_update: false, ..RULES },
+    rules: KindRules { allows_unconditional_update: false, ..LENIENT_RULES },
     returns_deleted_object: true,
     immutable_fields: &[
         fixed_field("spec.attachRequired").displayed_as("spec.attachedRequired"),
         fixed_field("spec.volumeLifecycleModes"),
     ],
+    prepare_for_update: |old, driver| {
+        // Counted from the first change on, not from the creation.
+        if old.get("spec") != driver.get("spec") {
+            let generation = unstructured::integer(old, &["metadata", "generation"]).unwrap_or_default();
+            unstructured::nested_object_mut(driver, "metadata")
+                .insert("generation".to_owned(), (generation + 1).into());
+        }
+        Ok(())
+    },
     validate: |driver| check_driver(driver.at("spec")),
     columns: CSI_DRIVERS,
     ..KindStrategy::DEFAULT
@@ -128,7 +138,8 @@ fn check_drivers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     for new in list_items(update.new_value(path)).iter().map(comparable) {
         let old = olds.iter().find(|old| old.get("name") == new.get("name"));
         if old.is_some_and(|old| !is_object_equal(kind, old, &new)) {
-            errors.push(FieldError::invalid(path, new, FIELD_IS_IMMUTABLE));
+            let form = go_struct_form(&new, kind, kind.name(), GoLayout::Compact).unwrap_or_default();
+            errors.push(FieldError::invalid_without_value(path, FIELD_IS_IMMUTABLE).showing(form));
         }
     }
     errors

@@ -13,12 +13,12 @@ use object::rules::GenerationRule;
 use object::unstructured::metadata_string;
 
 use crate::feature_gates::FeatureGates;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::update_validation::ObjectUpdate;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,
-    rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..LENIENT_RULES },
     prepare_for_create: |_, definition| {
         lifecycle::set_initial_status(definition);
         Ok(())
@@ -28,7 +28,10 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
         Ok(())
     },
     adjust_deletion,
-    validate_new: |gates, definition| validation::validate_definition(definition, &options(gates)),
+    validate_create: |definition| {
+        let errors = definition.object().map(|new| validation::validate_definition(new, &options(definition.gates())));
+        errors.into_iter().flatten().for_each(|error| definition.add_error(error));
+    },
     validate_update,
     warnings: |gates, old, new| validation::warnings(old, new, &options(gates)),
     conversion: |from, to| match (from.version, to.version) {

@@ -9,7 +9,7 @@ use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
 use crate::pod::validation::check_pod_template;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::validation::labels::selector_matches;
 use crate::validation::{Field, go_object};
 use crate::workload::{
@@ -18,7 +18,7 @@ use crate::workload::{
 };
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, ..LENIENT_RULES },
     prepare_for_create,
     prepare_for_update,
     validate: |set| check_spec(set.at("spec")),

@@ -35,6 +35,7 @@ pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates
     for row in field_defaults::defaults_of_type(kind) {
         row.apply(body);
     }
+    add_required_zeros(body, kind);
     for (name, value) in body {
         if let Some(field) = kind.field(name) {
             apply_defaults_to_value(value, field.value_type(), gates);
@@ -42,8 +43,27 @@ pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates
     }
 }
 
+/// Adds required scalars that are absent: Go has no absent scalar, and encodes the zero value of required ones.
+fn add_required_zeros(body: &mut JsonObject, kind: StructType<'_>) {
+    for field in kind.fields().filter(|field| field.is_required() && !field.is_pointer()) {
+        let zero = match field.value_type().form() {
+            TypeForm::Text => Value::from(""),
+            TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Value::from(0),
+            TypeForm::Bool => Value::from(false),
+            TypeForm::Struct(_) | TypeForm::Bytes | TypeForm::Special(_) | TypeForm::List(_) | TypeForm::Map(_) => {
+                continue;
+            }
+        };
+        set_if_absent(body, field.name(), zero);
+    }
+}
+
 /// The empty status: the fields that Go encodes although they are zero. `None` if the kind has no status.
 pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
+    // A pointer in Go.
+    if kind.name() == "ResourcePoolStatusRequest" {
+        return None;
+    }
     let TypeForm::Struct(status) = kind.field("status")?.value_type().form() else { return None };
     Some(zero_object(status))
 }
@@ -106,9 +126,8 @@ fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &Fe
         ("autoscaling.v2", "HorizontalPodAutoscalerSpec") => horizontal_pod_autoscaler::set_autoscaler_defaults(object),
         ("core.v1", "Service") => service::defaults::set_service_defaults(object),
         ("core.v1", "Namespace") => namespace::set_namespace_defaults(object),
-        ("core.v1", "PersistentVolume" | "PersistentVolumeClaim") => {
-            persistent_volume::set_persistent_volume_defaults(object)
-        }
+        ("core.v1", "PersistentVolume") => persistent_volume::set_persistent_volume_defaults(object),
+        ("core.v1", "PersistentVolumeClaim") => persistent_volume::set_phase_default(object),
         ("core.v1", "NodeStatus") => node::set_node_status_defaults(object),
         ("core.v1", "LimitRangeItem") => limit_range::set_limit_range_item_defaults(object),
         ("networking.v1", "NetworkPolicySpec") => network_policy::set_network_policy_defaults(object),
@@ -125,10 +144,13 @@ fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &Fe
     }
 }
 
-/// Applies the defaults that Go's declarations state. Empty text counts as missing.
+/// Applies the defaults that Go's declarations state. Empty text counts as missing, so that it is no default either.
 fn apply_declared_defaults(object: &mut JsonObject, kind: StructType<'_>) {
     for field in kind.fields() {
         let Some(Ok(default)) = field.default().map(serde_json::from_str::<Value>) else { continue };
+        if default == "" {
+            continue;
+        }
         if default.is_string() {
             set_if_empty(object, field.name(), default);
         } else {

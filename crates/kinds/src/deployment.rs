@@ -8,7 +8,8 @@ use object::table::{Column, cells};
 use serde_json::json;
 
 use crate::fields::restore_metadata_field;
-use crate::strategy::{KindStrategy, RULES, SubresourceStrategy};
+use crate::reset_fields;
+use crate::strategy::{KindStrategy, LENIENT_RULES, SubresourceStrategy};
 use crate::validation::{Field, go_label_selector, go_object};
 use crate::workload::{
     CONTAINERS, IMAGES, READY, SELECTOR_IS_FIXED, WorkloadWords, check_available_are_ready, check_collisions,
@@ -16,7 +17,8 @@ use crate::workload::{
 };
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::CountedWithAnnotations, ..RULES },
+    reset_fields: reset_fields::DEPLOYMENT,
+    rules: KindRules { generation: GenerationRule::CountedWithAnnotations, ..LENIENT_RULES },
     subresources: &[SubresourceStrategy::status(|old, deployment, _| {
         restore_metadata_field(old, deployment, "labels");
         Ok(())

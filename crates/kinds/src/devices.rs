@@ -3,25 +3,29 @@
 //! Fields at the top of a request in v1beta1 are under `exactly` in later versions; fields under `basic` in v1beta1 are
 //! at the top of a device in later versions.
 
+mod claim_status;
+mod names;
+mod slices;
 mod validation;
 
 use api::json::JsonObject;
 use object::KindRules;
-use object::rules::{GenerationRule, StatusSubresource};
+use object::rules::{GenerateNameRule, GenerationRule, StatusSubresource};
 use object::selectable_fields::SelectableFields;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_column};
 use object::unstructured;
-use object::unstructured::{get, nested_object_mut};
+use object::unstructured::{get, metadata_string, nested_object_mut};
 use schema::StructType;
 use serde_json::Value;
 
 use crate::fields::{set_if_empty, string_field};
-use crate::strategy::{KindStrategy, RULES};
+use crate::reset_fields;
+use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field};
 
 pub(crate) static DEVICE_CLASS_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, generate_name: GenerateNameRule::Never, ..RULES },
     returns_deleted_object: true,
     validate: validation::check_device_class,
     columns: &[NAME, AGE],
@@ -29,17 +33,34 @@ pub(crate) static DEVICE_CLASS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static DEVICE_TAINT_RULE_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
+    rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..LENIENT_RULES },
     returns_deleted_object: true,
+    prepare_for_create: |_, rule| {
+        let now = metadata_string(rule, "creationTimestamp").to_owned();
+        if let Some(taint) = nested_object_mut(rule, "spec").get_mut("taint") {
+            set_taint_time(taint, &now);
+        }
+        Ok(())
+    },
     validate: validation::check_taint_rule,
     validate_status: |rule, _| validation::check_taint_rule_status(rule),
     ..KindStrategy::DEFAULT
 };
 
+/// A taint without a time was added now.
+fn set_taint_time(taint: &mut Value, now: &str) {
+    if let Some(taint) = taint.as_object_mut() {
+        taint.entry("timeAdded").or_insert_with(|| now.into());
+    }
+}
+
 pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     returns_deleted_object: true,
     validate_create: |claim| validation::check_claim_spec(claim.at("spec")),
+    validate_status: claim_status::check_claim_status,
     immutable_fields: SPEC_IS_FIXED,
     columns: RESOURCE_CLAIMS,
     conversion: |from, to| match (from.version == "v1beta1", to.version == "v1beta1") {
@@ -64,16 +85,27 @@ pub(crate) static RESOURCE_CLAIM_TEMPLATE_STRATEGY: KindStrategy = KindStrategy 
 };
 
 pub(crate) static RESOURCE_POOL_STATUS_REQUEST_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..LENIENT_RULES },
     returns_deleted_object: true,
+    validate_create: validation::check_pool_status_request,
     immutable_fields: SPEC_IS_FIXED,
     ..KindStrategy::DEFAULT
 };
 
 pub(crate) static RESOURCE_SLICE_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, ..LENIENT_RULES },
     returns_deleted_object: true,
-    validate: validation::check_slice,
+    prepare_for_create: |_, slice| {
+        let now = metadata_string(slice, "creationTimestamp").to_owned();
+        let devices = nested_object_mut(slice, "spec").get_mut("devices").and_then(Value::as_array_mut);
+        for device in devices.into_iter().flatten() {
+            let taints = device.get_mut("taints").and_then(Value::as_array_mut).into_iter().flatten();
+            taints.for_each(|taint| set_taint_time(taint, &now));
+        }
+        Ok(())
+    },
+    validate: slices::check_slice,
     immutable_fields: &[fixed_field("spec.pool.name"), fixed_field("spec.driver"), fixed_field("spec.nodeName")],
     columns: RESOURCE_SLICES,
     selectable_fields: &SelectableFields {

@@ -10,7 +10,7 @@ use object::rules::GenerationRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, first_few_cell, string_cell, string_column};
 use object::unstructured;
-use object::unstructured::{objects, texts};
+use object::unstructured::{list, objects, texts};
 use serde_json::Value;
 
 use crate::release::Release;
@@ -29,6 +29,14 @@ pub(crate) static ENDPOINTS_STRATEGY: KindStrategy = KindStrategy {
 
 pub(crate) static ENDPOINT_SLICE_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    prepare_for_create: |_, slice| {
+        slice::drop_topology(slice, &[]);
+        Ok(())
+    },
+    prepare_for_update: |old, slice| {
+        slice::drop_topology(slice, list(old, &["endpoints"]));
+        Ok(())
+    },
     validate: slice::check_slice,
     immutable_fields: &[fixed_field("addressType")],
     columns: SLICES,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::json::JsonObject;
 use api::time::Time;
 use object::KindRules;
-use object::rules::GarbageCollectionPolicy;
+use object::rules::{GarbageCollectionPolicy, GenerateNameRule, NameRule};
 use object::selectable_fields::SelectableFields;
 use object::table::Column;
 use object::table::cells::{NAME, string_cell, string_column, time_since, wide_column};
@@ -16,9 +16,13 @@ use serde_json::Value;
 use crate::fields::rename_field;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
+use crate::validation::Field;
 
 /// The events of the core group.
 pub(crate) static CORE_STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
+    rules: KindRules { name_rule: NameRule::PathSegment, ..EITHER_GROUP.rules },
+    validate: |event| check_event(event, &CORE_FIELDS),
     selectable_fields: &SelectableFields {
         names: &[
             "metadata.name",
@@ -43,6 +47,9 @@ pub(crate) static CORE_STRATEGY: KindStrategy = KindStrategy {
 
 /// The events of `events.k8s.io`. Error messages use the field names of the core group.
 pub(crate) static EVENTS_STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { generate_name: GenerateNameRule::OnCreate, ..EITHER_GROUP.rules },
+    validate: |event| check_event(event, &EVENTS_FIELDS),
+    validate_create: check_new_event,
     immutable_fields: &[
         fixed_field("regarding").displayed_as("involvedObject"),
         fixed_field("reason"),
@@ -80,7 +87,6 @@ pub(crate) static EVENTS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 const EITHER_GROUP: KindStrategy = KindStrategy {
-    allows_any_finalizer: true,
     rules: KindRules {
         allows_create_on_update: true,
         garbage_collection: GarbageCollectionPolicy::Unsupported,
@@ -95,6 +101,86 @@ const EITHER_GROUP: KindStrategy = KindStrategy {
     },
     ..KindStrategy::DEFAULT
 };
+
+/// The names that the rules need, which differ between the groups. Messages use those of the core group.
+struct EventFields {
+    subject: &'static str,
+    note: &'static str,
+    reporter: &'static str,
+}
+
+const CORE_FIELDS: EventFields =
+    EventFields { subject: "involvedObject", note: "message", reporter: "reportingComponent" };
+const EVENTS_FIELDS: EventFields = EventFields { subject: "regarding", note: "note", reporter: "reportingController" };
+
+const NAMESPACE_DIFFERS: &str = "does not match event.namespace";
+const NOTE_LENGTH_MAX: usize = 1024;
+const REASON_LENGTH_MAX: usize = 128;
+
+/// An event without `eventTime` is of the old form, which has fewer rules.
+fn check_event(event: Field<'_>, names: &EventFields) {
+    let namespace = event.path("metadata.namespace").text();
+    let of_subject = event.at(names.subject).at("namespace").rooted_at("involvedObject.namespace");
+    let is_cluster_scoped = of_subject.text().is_empty();
+    if !event.at("eventTime").is_present() {
+        let agrees = if is_cluster_scoped { namespace == "default" } else { namespace == of_subject.text() };
+        if !agrees {
+            of_subject.invalid_text(NAMESPACE_DIFFERS);
+        }
+        return;
+    }
+    if is_cluster_scoped && !["default", "kube-system"].contains(&namespace) {
+        of_subject.invalid_text(NAMESPACE_DIFFERS);
+    }
+    let reporter = event.at(names.reporter);
+    reporter.require_text();
+    reporter.qualified_name();
+    for field in ["reportingInstance", "action", "reason"].map(|name| event.at(name)) {
+        field.require_text();
+        check_length(field, REASON_LENGTH_MAX);
+    }
+    check_length(event.at(names.note).rooted_at("message"), NOTE_LENGTH_MAX);
+}
+
+fn check_length(text: Field<'_>, max: usize) {
+    if text.text().len() > max {
+        text.invalid_as("", format!("can have at most {max} characters"));
+    }
+}
+
+/// What `events.k8s.io` adds for new events.
+fn check_new_event(event: Field<'_>) {
+    let series = event.at("series");
+    if series.is_present() {
+        check_series(series);
+    }
+    if !event.at("eventTime").is_present() {
+        event.at("eventTime").required("");
+    }
+    let kind = event.at("type");
+    if !["Normal", "Warning"].contains(&kind.text()) {
+        kind.invalid_as("", format!("has invalid value: {}", kind.text()));
+    }
+    for (old, shown) in [
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+        ("deprecatedSource", "source"),
+    ] {
+        if !event.at(old).is_zero() {
+            event.at(old).rooted_at(shown).invalid_as("", "needs to be unset");
+        }
+    }
+}
+
+fn check_series(series: Field<'_>) {
+    if series.at("count").integer_or_zero() < 2 {
+        series.at("count").invalid_as("", "should be at least 2");
+    }
+    if !series.at("lastObservedTime").is_present() {
+        series.at("lastObservedTime").required("");
+    }
+}
 
 /// How long events are kept; kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(60 * 60);

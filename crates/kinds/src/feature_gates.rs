@@ -164,6 +164,12 @@ impl FeatureGates {
         gate_index(name).is_some_and(|row| self.enabled[row])
     }
 
+    /// True if the release has the gate and it is disabled. What belongs to a gate that a release no longer has is
+    /// permanent.
+    pub fn is_disabled(&self, name: &str) -> bool {
+        gate_index(name).is_some_and(|row| !self.enabled[row] && table::GATES[row].spec(self.release).is_some())
+    }
+
     /// Warnings to log at startup about gates that were set by name, in their order.
     pub fn warnings(&self) -> &[GateWarning] {
         &self.warnings

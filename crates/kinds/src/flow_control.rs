@@ -10,9 +10,11 @@ use object::table::cells::{AGE, NAME, find_condition, integer_cell, string_cell,
 use object::unstructured;
 use serde_json::Value;
 
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 
 pub(crate) static FLOW_SCHEMA_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     validate: validation::check_flow_schema,
     validate_status: |schema, _| validation::check_conditions(schema.at("status")),
@@ -21,6 +23,7 @@ pub(crate) static FLOW_SCHEMA_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static PRIORITY_LEVEL_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
     validate: validation::check_priority_level,
     validate_status: |level, _| validation::check_conditions(level.at("status")),

@@ -9,9 +9,10 @@ use api::json::JsonObject;
 use serde_json::{Value, json};
 
 use crate::fields::{object_field_mut, set_if_absent, set_if_empty};
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: LENIENT_RULES,
     validate: validation::check_autoscaler,
     validate_status: |autoscaler, _| validation::check_status(autoscaler),
     columns: table::AUTOSCALERS,

@@ -5,13 +5,13 @@ use object::rules::NameRule;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_column};
 
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::validation::Field;
 
 pub(crate) static LEASE_STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,
-    rules: KindRules { allows_create_on_update: true, allows_unconditional_update: false, ..RULES },
+    rules: KindRules { allows_create_on_update: true, allows_unconditional_update: false, ..LENIENT_RULES },
     validate: |lease| check_lease(lease.at("spec")),
     columns: LEASES,
     ..KindStrategy::DEFAULT

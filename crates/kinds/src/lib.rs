@@ -29,6 +29,8 @@ pub mod verbs;
 // What all kinds go through.
 pub mod defaults;
 mod fields;
+pub mod gated_fields;
+pub mod reset_fields;
 pub mod strategy;
 pub mod update_validation;
 pub mod value_validation;
@@ -49,6 +51,7 @@ mod devices;
 mod endpoints;
 mod event;
 mod eviction_request;
+mod expressions;
 mod flow_control;
 mod horizontal_pod_autoscaler;
 mod ingress;

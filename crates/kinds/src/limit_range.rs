@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use api::json::JsonObject;
 use object::KindRules;
+use object::unstructured::nested_object_mut;
 use schema::quantity_in_billionths;
 use serde_json::Value;
 
@@ -14,6 +15,15 @@ use crate::validation::resources::ResourceScope;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { allows_create_on_update: true, ..RULES },
+    prepare_for_create: |_, range| {
+        // A limit range without a name gets one that no other object has.
+        let metadata = nested_object_mut(range, "metadata");
+        if string_field(metadata, "name").is_empty() {
+            let uid = metadata.get("uid").cloned().unwrap_or_default();
+            metadata.insert("name".to_owned(), uid);
+        }
+        Ok(())
+    },
     validate: check_limit_range,
     ..KindStrategy::DEFAULT
 };

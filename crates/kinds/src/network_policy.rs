@@ -8,12 +8,12 @@ use object::table::{Column, cells};
 use serde_json::json;
 
 use crate::fields::{is_empty_value, set_if_empty};
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::validation::Field;
 use crate::validation::addresses::{parse_cidr, range_contains};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, ..LENIENT_RULES },
     validate: |policy| check_spec(policy.at("spec")),
     columns: POLICIES,
     ..KindStrategy::DEFAULT

@@ -6,11 +6,12 @@
 mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
-use schema::openapi::{ApiDescription, OpenApiDocument};
-use serde_json::{Map, json};
+use schema::openapi::{ApiDescription, OpenApiDocument, OpenApiPart};
 
+use crate::release::Release;
 use crate::served_resources::{ServedResource, ServedResources};
 use crate::types::types_of;
 
@@ -21,6 +22,7 @@ pub struct OpenApi {
     /// By path below `/openapi/v3/`.
     versions: BTreeMap<String, GroupVersionDocument>,
     index: OnceLock<OpenApiDocument>,
+    addresses: OnceLock<Vec<(String, Box<str>)>>,
     swagger: OnceLock<OpenApiDocument>,
     swagger_protobuf: OnceLock<OpenApiDocument>,
 }
@@ -44,22 +46,32 @@ impl OpenApi {
             version.resources.push(position);
         }
         let [index, swagger, swagger_protobuf] = [const { OnceLock::new() }; 3];
-        Self { served_resources, versions, index, swagger, swagger_protobuf }
+        Self { served_resources, versions, index, addresses: OnceLock::new(), swagger, swagger_protobuf }
     }
 
     /// `/openapi/v3`: where the document of each group-version is. The hash in its address changes with its content.
     pub fn index(&self) -> &OpenApiDocument {
-        self.index.get_or_init(|| {
+        self.index.get_or_init(|| index_document(self.addresses().iter().map(|(path, hash)| (&**path, &**hash))))
+    }
+
+    /// The paths of the group-versions below `/openapi/v3/`, sorted, and the hashes of their documents.
+    pub fn addresses(&self) -> &[(String, Box<str>)] {
+        self.addresses.get_or_init(|| {
             let addresses = self.versions.iter().map(|(path, version)| {
                 // Not kept: most clients request one or two of the documents.
                 let hash = match version.document.get() {
                     Some(document) => document.hash.clone(),
                     None => self.build_group_version(version).hash,
                 };
-                (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
+                (path.clone(), hash)
             });
-            OpenApiDocument::new(json!({"paths": addresses.collect::<Map<_, _>>()}).to_string())
+            addresses.collect()
         })
+    }
+
+    /// True if the server has built-in resources in a group-version: `apis/apps/v1`.
+    pub fn has_version(&self, path: &str) -> bool {
+        self.versions.contains_key(path)
     }
 
     /// The document of one group-version: `api/v1`, `apis/apps/v1`.
@@ -70,13 +82,34 @@ impl OpenApi {
 
     /// `/openapi/v2`: everything in one document.
     pub fn swagger(&self) -> &OpenApiDocument {
-        self.swagger.get_or_init(|| self.build(self.served_resources.resources(), |api| api.to_swagger()))
+        self.swagger.get_or_init(|| self.swagger_with([]))
     }
 
     /// `/openapi/v2` in protobuf.
     pub fn swagger_protobuf(&self) -> &OpenApiDocument {
-        let resources = self.served_resources.resources();
-        self.swagger_protobuf.get_or_init(|| self.build(resources, |api| api.to_swagger_protobuf()))
+        self.swagger_protobuf.get_or_init(|| self.swagger_protobuf_with([]))
+    }
+
+    /// `/openapi/v2` with the parts of custom resources. Not kept.
+    pub fn swagger_with(&self, parts: impl IntoIterator<Item = OpenApiPart>) -> OpenApiDocument {
+        self.build(self.served_resources.resources(), |api| api.to_swagger(parts))
+    }
+
+    /// `/openapi/v2` in protobuf, with the parts of custom resources. Not kept.
+    pub fn swagger_protobuf_with(&self, parts: impl IntoIterator<Item = OpenApiPart>) -> OpenApiDocument {
+        self.build(self.served_resources.resources(), |api| api.to_swagger_protobuf(parts))
+    }
+
+    /// The release whose built-in types the documents have.
+    pub fn release(&self) -> Release {
+        self.served_resources.release()
+    }
+
+    /// Every group and version with built-in resources, sorted.
+    pub fn group_versions(&self) -> Vec<(&str, &str)> {
+        let all = self.served_resources.resources().iter();
+        let sorted: BTreeSet<_> = all.map(|served| (served.group.name, served.version.name)).collect();
+        sorted.into_iter().collect()
     }
 
     fn build_group_version(&self, version: &GroupVersionDocument) -> OpenApiDocument {
@@ -87,18 +120,28 @@ impl OpenApi {
     fn build<'s>(
         &'s self,
         resources: impl IntoIterator<Item = &'s ServedResource>,
-        encode: fn(ApiDescription<'_>) -> OpenApiDocument,
+        encode: impl FnOnce(ApiDescription<'_>) -> OpenApiDocument,
     ) -> OpenApiDocument {
         let release = self.served_resources.release();
-        let all = self.served_resources.resources().iter();
-        let group_versions: BTreeSet<_> = all.map(|served| (served.group.name, served.version.name)).collect();
         encode(ApiDescription {
             types: types_of(release),
             version: &format!("v{release}"),
             operations: &paths::operations_by_path(resources),
-            group_versions: &Vec::from_iter(group_versions),
+            group_versions: &self.group_versions(),
         })
     }
+}
+
+/// The index of group-versions, from the path and the hash of each, sorted by path.
+pub fn index_document<'d>(addresses: impl Iterator<Item = (&'d str, &'d str)>) -> OpenApiDocument {
+    let mut body = r#"{"paths":{"#.to_owned();
+    for (position, (path, hash)) in addresses.enumerate() {
+        let separator = if position == 0 { "" } else { "," };
+        // Paths of group-versions and hashes have no character that JSON escapes.
+        let _ = write!(body, r#"{separator}"{path}":{{"serverRelativeURL":"/openapi/v3/{path}?hash={hash}"}}"#);
+    }
+    body.push_str("}}");
+    OpenApiDocument::new(body)
 }
 
 #[cfg(test)]

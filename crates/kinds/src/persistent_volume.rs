@@ -3,19 +3,21 @@
 use access::User;
 use api::FieldError;
 use api::json::JsonObject;
+use api::time::Time;
 use object::Rejection;
 use object::table::Column;
 use object::table::cells::{AGE, NAME, string_cell, string_cell_or, string_column, wide_column};
 use object::unstructured;
-use object::unstructured::{get, texts};
+use object::unstructured::{get, nested_object_mut, texts};
 use schema::semantic_equality::is_field_equal;
 use schema::{StructField, TypeForm};
 use serde_json::{Value, json};
 
-use crate::fields::{list_items, object_field_mut, set_if_empty};
-use crate::strategy::KindStrategy;
+use crate::fields::{list_items, object_field_mut, set_if_absent, set_if_empty};
+use crate::strategy::{KindStrategy, SubresourceStrategy};
+use crate::update_validation::go_form::{GoLayout, go_struct_form};
 use crate::update_validation::immutable_fields::{ImmutableField, fixed_field};
-use crate::update_validation::unified_diff::unified_diff;
+use crate::update_validation::unified_diff::diff_lines;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::validation::Field;
 use crate::validation::labels::SelectorValues;
@@ -27,6 +29,7 @@ use crate::validation::volume_sources::{
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
     prepare_for_create,
+    subresources: &[SubresourceStrategy::status(prepare_status_update)],
     validate: check_volume,
     validate_update: |volume, _| check_update(volume),
     immutable_fields: &[VOLUME_MODE_IS_FIXED],
@@ -174,6 +177,21 @@ fn check_capacity(capacity: Field<'_>) {
 }
 
 /// A new volume is pending since its creation.
+/// Records when the phase changed, unless the client does.
+fn prepare_status_update(old: &JsonObject, new: &mut JsonObject, now: Time) -> Result<(), Rejection> {
+    let time = |volume: &JsonObject| unstructured::get(volume, &["status", "lastPhaseTransitionTime"]).cloned();
+    let phase = |volume: &JsonObject| unstructured::text(volume, &["status", "phase"]).to_owned();
+    let (before, sent) = (time(old), time(new));
+    let changed = phase(old) != phase(new);
+    let next = match sent {
+        None if !changed => before,
+        sent if changed && (sent.is_none() || sent == before) => Some(now.to_string().into()),
+        sent => sent,
+    };
+    unstructured::set_or_remove(nested_object_mut(new, "status"), "lastPhaseTransitionTime", next);
+    Ok(())
+}
+
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let creation_timestamp = object.get("metadata").and_then(|metadata| metadata.get("creationTimestamp")).cloned();
     let mut status = json!({"phase": "Pending"});
@@ -185,7 +203,17 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
 }
 
 /// A volume or a claim starts pending.
+/// A volume within another object, such as an attachment, gets none of these.
 pub(crate) fn set_persistent_volume_defaults(volume: &mut JsonObject) {
+    if let Some(spec) = object_field_mut(volume, "spec") {
+        set_if_empty(spec, "persistentVolumeReclaimPolicy", "Retain");
+        set_if_absent(spec, "volumeMode", "Filesystem");
+    }
+    set_phase_default(volume);
+}
+
+/// The phase of volumes and claims.
+pub(crate) fn set_phase_default(volume: &mut JsonObject) {
     if let Some(status) = object_field_mut(volume, "status") {
         set_if_empty(status, "phase", "Pending");
     }
@@ -222,7 +250,8 @@ fn check_volume_source(update: ObjectUpdate<'_>) -> Option<FieldError> {
     if old.keys().chain(new.keys()).all(is_kept) {
         return None;
     }
-    let difference = unified_diff(&Value::Object(old), &Value::Object(new));
+    let form = |source| go_struct_form(source, spec, "PersistentVolumeSource", GoLayout::Indented).unwrap_or_default();
+    let difference = diff_lines(&form(&old), &form(&new));
     let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
     Some(FieldError::forbidden("spec.persistentvolumesource", detail))
 }
@@ -256,7 +285,7 @@ fn check_volume_node_affinity(update: ObjectUpdate<'_>) -> Option<FieldError> {
         return None;
     }
     let detail = format!("{FIELD_IS_IMMUTABLE}, except for updating from beta label to GA");
-    Some(FieldError::invalid("nodeAffinity", update.displayed_value(path), detail))
+    Some(update.invalid("nodeAffinity", path, &detail))
 }
 
 fn rename_label_key(old: &mut Value, new: &Value) {

@@ -168,10 +168,13 @@ fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
         allow_bound_claim_changes(update, &mut new);
     }
     let [old, new] = [old, new].map(Value::Object);
-    if update.field("spec").is_some_and(|field| !is_field_equal(field, Some(&old), Some(&new))) {
+    if let Some(field) = update.field("spec").filter(|field| !is_field_equal(*field, Some(&old), Some(&new))) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                       bound claims";
-        errors.push(FieldError::forbidden("spec", format!("{detail}\n{}", unified_diff(&old, &new))));
+        errors.push(FieldError::forbidden(
+            "spec",
+            format!("{detail}\n{}", unified_diff(&old, &new, Some(field.value_type()))),
+        ));
     }
     errors.extend(check_attributes_class(update));
     errors

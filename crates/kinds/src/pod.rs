@@ -21,9 +21,11 @@ use serde_json::json;
 
 use crate::fields::restore_metadata_field;
 use crate::pod::qos::qos_class;
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES, SubresourceStrategy, WritableFields};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::POD,
     rules: KindRules {
         generation: GenerationRule::Counted,
         grace_period: GracePeriodRule::Graceful(grace_seconds),
@@ -105,7 +107,16 @@ static SELECTABLE_FIELDS: SelectableFields = SelectableFields {
 
 /// A new pod is pending, with the quality-of-service class of its containers.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
-    let status = json!({"phase": "Pending", "qosClass": qos_class(object)});
+    let mut status = json!({"phase": "Pending", "qosClass": qos_class(object)});
+    if !unstructured::list(object, &["spec", "schedulingGates"]).is_empty() {
+        status["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastTransitionTime": unstructured::metadata_string(object, "creationTimestamp"),
+        }]);
+    }
     object.insert("status".to_owned(), status);
     Ok(())
 }

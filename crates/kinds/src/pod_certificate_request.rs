@@ -6,10 +6,12 @@ use object::rules::StatusSubresource;
 use object::selectable_fields::SelectableFields;
 use object::unstructured::nested_object_mut;
 
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::SPEC_IS_FIXED;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::POD_CERTIFICATE_REQUEST,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     immutable_fields: SPEC_IS_FIXED,
     selectable_fields: &SelectableFields {

@@ -6,11 +6,11 @@ use object::table::cells::{NAME, string_column};
 use object::table::{Column, cells};
 
 use crate::pod::validation::check_pod_template;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::workload::{CONTAINERS, IMAGES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, ..LENIENT_RULES },
     returns_deleted_object: true,
     validate: |object| check_pod_template(object.at("template")),
     columns: POD_TEMPLATES,

@@ -6,7 +6,7 @@ use object::table::Column;
 use object::table::cells::{AGE, NAME, integer_cell, integer_column};
 
 use crate::deployment::WORDS;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::validation::{Field, go_label_selector};
 use crate::workload::{
     CONTAINERS, IMAGES, SELECTOR_COLUMN, SELECTOR_IS_FIXED, check_available_are_ready, check_replica_counts,
@@ -14,7 +14,7 @@ use crate::workload::{
 };
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, ..LENIENT_RULES },
     validate: |set| check_spec(set.at("spec")),
     validate_status: |set, _| check_replica_set_status(set.at("status")),
     immutable_fields: SELECTOR_IS_FIXED,

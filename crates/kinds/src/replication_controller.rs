@@ -2,7 +2,7 @@
 
 use api::json::JsonObject;
 use object::KindRules;
-use object::rules::{GarbageCollectionPolicy, GenerationRule};
+use object::rules::{GarbageCollectionPolicy, GenerateNameRule, GenerationRule};
 use object::scale::{ScalePaths, ScaleSelector};
 use object::selectable_fields::SelectableFields;
 use object::table::cells::{AGE, NAME, integer_cell, integer_column, wide_column};
@@ -19,6 +19,7 @@ use crate::workload::{CONTAINERS, IMAGES, WorkloadWords, check_runs_for_ever, de
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules {
         generation: GenerationRule::Counted,
+        generate_name: GenerateNameRule::Never,
         garbage_collection: GarbageCollectionPolicy::OrphanDependents,
         ..RULES
     },

@@ -10,12 +10,13 @@ use object::unstructured;
 use serde_json::Value;
 
 use crate::fields::list_items;
-use crate::strategy::KindStrategy;
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::validation::Field;
 use crate::validation::resources::{ResourceScope, is_quota_huge_page};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    rules: LENIENT_RULES,
     returns_deleted_object: true,
     validate: |quota| check_spec(quota.at("spec")),
     validate_status: |quota, _| {

@@ -13,6 +13,7 @@ use crate::validation::resources::ResourceScope;
 use crate::validation::{Field, go_object};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    allows_any_finalizer: true,
     rules: KindRules { allows_unconditional_update: false, ..RULES },
     validate: check_runtime_class,
     immutable_fields: &[fixed_field("handler")],

@@ -7,12 +7,13 @@ use object::table::cells::{AGE, NAME, boolean_column, integer_cell, integer_colu
 use object::unstructured;
 
 use crate::release::Release::*;
-use crate::strategy::{KindStrategy, RULES};
+use crate::reset_fields;
+use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::{fixed_field, forbidden_change};
 use crate::validation::Field;
 
 pub(crate) static PRIORITY_CLASS_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::Constant, ..LENIENT_RULES },
     validate_create: check_priority_class,
     immutable_fields: &[forbidden_change("value", "may not be changed in an update."), fixed_field("preemptionPolicy")],
     columns: PRIORITY_CLASSES,
@@ -20,6 +21,7 @@ pub(crate) static PRIORITY_CLASS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static POD_GROUP_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::POD_GROUP,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     immutable_fields: &[
         fixed_field("spec.podGroupTemplateRef"),
@@ -36,8 +38,11 @@ pub(crate) static POD_GROUP_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-pub(crate) static COMPOSITE_POD_GROUP_STRATEGY: KindStrategy =
-    KindStrategy { rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES }, ..KindStrategy::DEFAULT };
+pub(crate) static COMPOSITE_POD_GROUP_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    ..KindStrategy::DEFAULT
+};
 
 pub(crate) static WORKLOAD_STRATEGY: KindStrategy = KindStrategy {
     immutable_fields: &[

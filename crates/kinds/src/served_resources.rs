@@ -13,6 +13,7 @@ use crate::feature_gates::FeatureGates;
 use crate::groups::{self, GROUPS};
 use crate::kind::{BuiltInGroup, BuiltInKind, BuiltInSubresource, KindVersion};
 use crate::release::Release;
+use crate::reset_fields::ResetFields;
 use crate::runtime_config::RuntimeConfig;
 
 /// The built-in resources of one server. Immutable.
@@ -112,6 +113,14 @@ impl ServedResource {
     /// Group, version and kind.
     pub fn group_version_kind(&self) -> GroupVersionKind<&'static str> {
         GroupVersionKind { group: self.group.name, version: self.version.name, kind: self.kind.name }
+    }
+
+    /// The fields that a subresource, or the object itself if the name is empty, resets.
+    pub fn reset_fields(&self, subresource: &str, gates: &FeatureGates) -> ResetFields {
+        if subresource.is_empty() && self.rules.status == StatusSubresource::None {
+            return &[];
+        }
+        (self.kind.strategy.reset_fields)(subresource, gates)
     }
 
     /// The subresource of this name.

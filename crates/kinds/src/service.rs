@@ -15,10 +15,10 @@ use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
 use crate::fields::string_field;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { name_rule: NameRule::Label1035, allows_create_on_update: true, ..RULES },
+    rules: KindRules { name_rule: NameRule::Label1035, allows_create_on_update: true, ..LENIENT_RULES },
     returns_deleted_object: true,
     prepare_for_create,
     prepare_for_update,

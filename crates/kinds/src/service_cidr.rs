@@ -10,14 +10,16 @@ use object::unstructured::texts;
 
 use crate::fields::list_items;
 use crate::release::Release::{self, *};
-use crate::strategy::{KindStrategy, RULES};
+use crate::reset_fields;
+use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
 use crate::validation::Field;
 use crate::validation::addresses::parse_cidr;
 
 pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    reset_fields: reset_fields::SERVICE_CIDR,
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..LENIENT_RULES },
     validate_create: |range| check_ranges(range.path("spec.cidrs")),
     validate_update: |range, _| check_update(range),
     immutable_fields: &[fixed_field("spec.cidrs").until(R33)],

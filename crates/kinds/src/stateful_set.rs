@@ -11,7 +11,7 @@ use crate::fields::{object_field_mut, objects_mut, set_if_absent, set_if_empty, 
 use crate::persistent_volume_claim::check_claim_spec;
 use crate::pod::validation::check_pod_template_with;
 use crate::release::Release::*;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::update_validation::immutable_fields::{ImmutableField, ViolationMessage, fixed_field, immutable_field};
 use crate::validation::{Field, go_label_selector, go_object};
 use crate::workload::{
@@ -20,7 +20,7 @@ use crate::workload::{
 };
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, name_rule: NameRule::Label, ..RULES },
+    rules: KindRules { generation: GenerationRule::Counted, name_rule: NameRule::Label, ..LENIENT_RULES },
     validate: |set| check_spec(set.at("spec")),
     validate_create: |set| {
         let spec = set.at("spec");

@@ -10,6 +10,7 @@ use object::unstructured;
 use crate::ingress::name_with_default_mark;
 use crate::persistent_volume::check_inline_volume_spec;
 use crate::release::Release::*;
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field, forbidden_change};
 use crate::validation::Field;
@@ -48,6 +49,7 @@ pub(crate) static VOLUME_ATTRIBUTES_CLASS_STRATEGY: KindStrategy = KindStrategy 
 };
 
 pub(crate) static VOLUME_ATTACHMENT_STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     returns_deleted_object: true,
     validate: check_attachment,

@@ -12,9 +12,11 @@ use object::unstructured::objects;
 use object::{Rejection, unstructured};
 use serde_json::Value;
 
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES, SubresourceStrategy};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules {
         name_rule: NameRule::PathSegment,
         status: StatusSubresource::StatusOnly,

@@ -8,10 +8,12 @@ use object::unstructured;
 use object::unstructured::objects;
 
 use crate::release::Release::*;
+use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
+    reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
     immutable_fields: &[
         fixed_field("spec.resource.group").displayed_as("group").until(R35),

@@ -10,7 +10,7 @@ use api::time::Time;
 use api::{FieldError, GroupVersion};
 use object::convert::Conversion;
 use object::delete::{self, DeleteOutcome};
-use object::rules::GenerationRule;
+use object::rules::{GenerateNameRule, GenerationRule};
 use object::scale::ScalePaths;
 use object::selectable_fields::SelectableFields;
 use object::table::{Column, DEFAULT_COLUMNS};
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::feature_gates::FeatureGates;
 use crate::release::Release;
+use crate::reset_fields::{self, ResetFieldsRule};
 use crate::review::ReviewKind;
 use crate::update_validation::ObjectUpdate;
 use crate::update_validation::immutable_fields::ImmutableField;
@@ -27,6 +28,9 @@ use crate::validation::Field;
 
 /// Rules of a kind without deviations.
 pub(crate) const RULES: KindRules = KindRules { generation: GenerationRule::Absent, ..KindRules::NAMESPACED };
+
+/// Rules of a kind whose updates do not check `metadata.generateName`.
+pub(crate) const LENIENT_RULES: KindRules = KindRules { generate_name: GenerateNameRule::OnCreate, ..RULES };
 
 /// The behaviour of one kind, the same for all its versions.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +54,6 @@ pub struct KindStrategy {
     /// True if an update removes the object because no finalizer is left. Old state first.
     pub is_removed_by_update: fn(&JsonObject, &JsonObject) -> bool,
     pub(crate) subresources: &'static [SubresourceStrategy],
-    /// Validates a new object, where the rules of new objects and of updates differ as a whole.
-    pub validate_new: fn(&FeatureGates, &JsonObject) -> Vec<FieldError>,
     /// Whether a finalizer needs no domain: kinds of other components than kube-apiserver.
     pub(crate) allows_any_finalizer: bool,
     /// Reports invalid values of a new or updated object.
@@ -74,6 +76,8 @@ pub struct KindStrategy {
     pub scale: ScalePaths<'static>,
     /// The conversion between two versions whose fields differ; `None` if only the name of the version changes.
     pub conversion: fn(GroupVersion<&str>, GroupVersion<&str>) -> Option<Conversion>,
+    /// The fields that a subresource, or the object itself, resets.
+    pub(crate) reset_fields: ResetFieldsRule,
     /// The verb that the writer needs for the signer of a certificate; by subresource, old and new state.
     pub signer_verb: fn(&str, &JsonObject, &JsonObject) -> Option<&'static str>,
     /// The RBAC kind, whose writes must not grant more than the writer has.
@@ -95,7 +99,6 @@ impl KindStrategy {
         adjust_deletion: |_, outcome, _| outcome,
         is_removed_by_update: delete::is_removed_by_update,
         subresources: &[],
-        validate_new: |_, _| Vec::new(),
         allows_any_finalizer: false,
         validate: |_| {},
         validate_create: |_| {},
@@ -108,6 +111,7 @@ impl KindStrategy {
         selectable_fields: &SelectableFields::NAME_AND_NAMESPACE,
         scale: ScalePaths::WORKLOAD,
         conversion: |_, _| None,
+        reset_fields: reset_fields::DEFAULT,
         signer_verb: |_, _, _| None,
         rbac: None,
         review: None,
@@ -148,7 +152,7 @@ pub(crate) enum WritableFields {
 
 /// The subresources of any kind that has them.
 pub(crate) static COMMON_SUBRESOURCES: &[SubresourceStrategy] = &[
-    SubresourceStrategy::new("scale", WritableFields::Fields(&["spec.replicas"])),
+    SubresourceStrategy::new("scale", WritableFields::HandlerDefined),
     SubresourceStrategy::new("status", WritableFields::Status),
 ];
 
@@ -173,11 +177,11 @@ impl SubresourceStrategy {
     }
 }
 
-/// The stored object with these fields as the request has them, and with the uid and resourceVersion that the request
-/// names: both are checked later.
+/// The stored object with these fields as the request has them, and with the managed fields, which were recorded for the
+/// request, and the uid and resourceVersion that the request names, which are checked later.
 fn restrict_to_fields(old: &JsonObject, new: &JsonObject, fields: &[&str]) -> JsonObject {
     let mut next = old.clone();
-    for path in ["metadata.uid", "metadata.resourceVersion"].iter().chain(fields) {
+    for path in ["metadata.managedFields", "metadata.uid", "metadata.resourceVersion"].iter().chain(fields) {
         match path.split_once('.') {
             None => set_or_remove(&mut next, path, new.get(*path).cloned()),
             Some((part, name)) => {

@@ -10,6 +10,7 @@
 //!
 //! Not covered: most rules for status, and rules for new objects.
 
+pub(crate) mod go_form;
 pub(crate) mod immutable_fields;
 pub(crate) mod unified_diff;
 
@@ -21,6 +22,7 @@ use serde_json::Value;
 
 use crate::feature_gates::FeatureGates;
 use crate::strategy::KindStrategy;
+use go_form::{GoLayout, go_form};
 
 /// The usual message for an immutable field.
 pub(crate) const FIELD_IS_IMMUTABLE: &str = "field is immutable";
@@ -81,6 +83,16 @@ impl<'a> ObjectUpdate<'a> {
     /// True if a field is unchanged, or the type does not have it.
     pub(crate) fn is_unchanged(self, path: &str) -> bool {
         self.field(path).is_none_or(|field| is_field_equal(field, self.old_value(path), self.new_value(path)))
+    }
+
+    /// An error at a field that shows its requested value as Kubernetes does.
+    pub(crate) fn invalid(self, displayed_path: &str, path: &str, detail: &str) -> FieldError {
+        let error = FieldError::invalid(displayed_path, self.displayed_value(path), detail);
+        let form = self.field(path).zip(self.new_value(path));
+        match form.and_then(|(field, value)| go_form(value, field.value_type(), GoLayout::Compact)) {
+            Some(form) => error.showing(form),
+            None => error,
+        }
     }
 
     /// The requested value, as Kubernetes prints it in messages.

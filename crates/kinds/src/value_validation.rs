@@ -5,6 +5,7 @@
 
 use api::FieldError;
 use api::json::JsonObject;
+use object::validate::validate_finalizer_names;
 
 use crate::feature_gates::FeatureGates;
 use crate::strategy::KindStrategy;
@@ -45,8 +46,8 @@ pub fn validate_values(
 
 /// Finalizers without a domain are those of Kubernetes.
 fn check_finalizers(strategy: &KindStrategy, object: Field<'_>) {
-    if !strategy.allows_any_finalizer {
-        object.path("metadata.finalizers").each(|finalizer| finalizer.finalizer_name());
+    if let Some(fields) = object.object().filter(|_| !strategy.allows_any_finalizer) {
+        validate_finalizer_names(fields).into_iter().for_each(|error| object.add_error(error));
     }
 }
 

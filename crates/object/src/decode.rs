@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::rejection::Rejection;
 use crate::unstructured::{metadata_mut, metadata_string};
 
-pub(crate) use metadata_types::go_json_type_name;
+pub use metadata_types::go_json_type_name;
 
 /// Maximum nesting depth of a body. The JSON parser allows 127 levels, and the levels that the server adds must fit
 /// too: managed fields nest three levels deeper than the fields they describe.
@@ -100,7 +100,7 @@ pub fn check_metadata_types(
     object: &mut Map<String, Value>,
     expected: GroupVersionKind<&str>,
 ) -> Result<(), Rejection> {
-    metadata_types::check_metadata(object).map_err(|error| {
+    metadata_types::check_metadata(object, expected.kind).map_err(|error| {
         Rejection::BadRequest(format!(
             "{} in version {:?} cannot be handled as a {}: {error}",
             expected.kind, expected.version, expected.kind

@@ -5,8 +5,8 @@
 //! ([`schema::SchemaCursor`]). Objects are JSON maps, because a server of one release must preserve fields of other
 //! releases. [`stored_object`] holds an object as encoded bytes, in storage and in caches.
 //!
-//! A write passes through [`decode`], optionally [`patch`] or [`scale`], then [`unknown_fields`], [`metadata`],
-//! [`managed_fields`] and [`validate`], in this order; see `tests/it`. [`delete`] decides deletions. A read may end in
+//! A write passes through [`decode`], optionally [`patch`] or [`scale`], then [`unknown_fields`], [`metadata`]
+//! and [`validate`], in this order; see `tests/it`. [`delete`] decides deletions. A read may end in
 //! [`convert`], [`table`] or [`partial_object_metadata`]; [`selectable_fields`] matches field selectors. A
 //! [`Rejection`] carries Kubernetes' error message; the caller builds the HTTP status.
 //!
@@ -19,7 +19,6 @@ pub mod rules;
 pub mod stored_object;
 
 pub mod decode;
-pub mod managed_fields;
 pub mod metadata;
 pub mod patch;
 pub mod scale;

@@ -77,8 +77,7 @@ pub fn generate_name(base: &str, random: u64) -> String {
 /// Prepares an update from a PUT or patch: keeps server-owned fields, keeps a status that has a subresource, and
 /// increments the generation if the desired state changed.
 ///
-/// `old` must carry its resourceVersion; `new` ends up with the same one. Fails if `new` has another resourceVersion or
-/// uid.
+/// `old` must carry its resourceVersion; `new` ends up with the same one. Fails if `new` has another resourceVersion.
 pub fn prepare_update(
     old: &Map<String, Value>,
     new: &mut Map<String, Value>,
@@ -90,7 +89,7 @@ pub fn prepare_update(
     }
     keep_system_fields(old, new);
     let has_changed = match rules.generation {
-        GenerationRule::Absent => false,
+        GenerationRule::Absent | GenerationRule::Constant => false,
         GenerationRule::Counted => !has_same_desired_state(old, new, rules),
         GenerationRule::CountedWithAnnotations => {
             let annotations = ["metadata", "annotations"];
@@ -107,7 +106,7 @@ pub fn prepare_update(
 /// Prepares an update of the `status` subresource: everything but the status, and the metadata that
 /// [`StatusSubresource`] allows, comes from `old`.
 ///
-/// `managedFields` stay as in `new`; [`crate::managed_fields`] updates them afterwards.
+/// `managedFields` stay as in `new`: they were recorded before.
 pub fn prepare_status_update(
     old: &Map<String, Value>,
     new: &mut Map<String, Value>,
@@ -159,18 +158,22 @@ pub fn dedup_owner_references(object: &mut Map<String, Value>) -> Option<String>
     })
 }
 
-/// Optimistic concurrency: uid and resourceVersion of `new`, if set, must equal those of `old`.
+/// The precondition of a PUT: the uid of `new`, if set, must equal that of `old`. A patch that changes the uid fails
+/// validation instead.
+pub fn ensure_uid_matches(old: &Map<String, Value>, new: &Map<String, Value>) -> Result<(), Rejection> {
+    let (uid, wanted) = (metadata_string(old, "uid"), metadata_string(new, "uid"));
+    if wanted.is_empty() || wanted == uid {
+        return Ok(());
+    }
+    Err(Rejection::conflict(format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}")))
+}
+
+/// Optimistic concurrency: the resourceVersion of `new`, if set, must equal that of `old`.
 fn check_optimistic_lock(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
     rules: &KindRules,
 ) -> Result<(), Rejection> {
-    let (uid, wanted) = (metadata_string(old, "uid"), metadata_string(new, "uid"));
-    if !wanted.is_empty() && wanted != uid {
-        return Err(Rejection::conflict(format!(
-            "Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
-        )));
-    }
     let (current, wanted) = (parse_resource_version(old)?, parse_resource_version(new)?);
     if wanted == 0 && rules.allows_unconditional_update {
         return Ok(());
@@ -203,7 +206,10 @@ fn keep_system_fields(old: &Map<String, Value>, new: &mut Map<String, Value>) {
     metadata.remove("selfLink");
     unstructured::set_or_remove(metadata, "generation", field("generation"));
     unstructured::set_or_remove(metadata, "resourceVersion", field("resourceVersion"));
-    for name in ["uid", "creationTimestamp", "deletionTimestamp"] {
+    if let Some(uid) = field("uid").filter(|_| unstructured::text(metadata, &["uid"]).is_empty()) {
+        metadata.insert("uid".to_owned(), uid);
+    }
+    for name in ["creationTimestamp", "deletionTimestamp"] {
         if let Some(value) = field(name) {
             metadata.insert(name.to_owned(), value);
         }

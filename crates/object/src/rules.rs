@@ -12,6 +12,8 @@ pub struct KindRules {
     pub scope: KindScope,
     /// Syntax of `metadata.name`.
     pub name_rule: NameRule,
+    /// When `metadata.generateName` must follow the rule of names.
+    pub generate_name: GenerateNameRule,
     /// Fields that the `status` subresource accepts, if there is one.
     pub status: StatusSubresource,
     /// Changes that increment `metadata.generation`.
@@ -45,6 +47,17 @@ pub enum NameRule {
     ConfigKey,
 }
 
+/// When `metadata.generateName` must follow the [`NameRule`]; at other times any path segment will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerateNameRule {
+    /// On create and update.
+    Always,
+    /// On create alone: kinds whose updates check only what changes in the metadata.
+    OnCreate,
+    /// Never.
+    Never,
+}
+
 /// Fields that the `status` subresource accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusSubresource {
@@ -63,6 +76,8 @@ pub enum GenerationRule {
     Counted,
     /// Like `Counted`, and changes of annotations: deployments.
     CountedWithAnnotations,
+    /// Stays 1: priority classes.
+    Constant,
     /// The kind has no generation.
     Absent,
 }
@@ -95,6 +110,7 @@ impl KindRules {
     pub const NAMESPACED: Self = Self {
         scope: KindScope::Namespaced,
         name_rule: NameRule::Subdomain,
+        generate_name: GenerateNameRule::Always,
         status: StatusSubresource::WithMetadata,
         generation: GenerationRule::Counted,
         allows_create_on_update: false,

@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 
 use crate::label_selector;
 use crate::rejection::{Rejection, RejectionSubject};
+use crate::rules::KindRules;
 use crate::unstructured::{self, get, metadata_mut, metadata_string, nested_object_mut};
+use crate::validate;
 
 /// Field paths of the values that a `Scale` exposes.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +80,13 @@ pub fn apply_scale(
     paths: &ScalePaths<'_>,
 ) -> Result<Map<String, Value>, Rejection> {
     let replicas = requested_replicas(scale)?;
+    let mut errors = validate::validate_metadata_of_subresource(scale, &KindRules::NAMESPACED);
+    errors.extend(validate::validate_finalizer_names(scale));
     if replicas < 0 {
-        let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-        return Err(Rejection::Invalid { subject: RejectionSubject::Scale, errors: vec![error] });
+        errors.push(FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0"));
+    }
+    if !errors.is_empty() {
+        return Err(Rejection::Invalid { subject: RejectionSubject::Scale, errors });
     }
     ensure_uid_matches(object, scale)?;
     let mut scaled = object.clone();
@@ -175,7 +181,9 @@ mod tests {
 
     #[test]
     fn apply_scale_sets_replicas() {
-        let scale = object(&json!({"metadata": {"name": "a", "resourceVersion": "6"}, "spec": {"replicas": 5}}));
+        let scale = object(
+            &json!({"metadata": {"name": "a", "namespace": "n", "resourceVersion": "6"}, "spec": {"replicas": 5}}),
+        );
         let scaled = apply_scale(&deployment(), &scale, &ScalePaths::WORKLOAD).unwrap();
         let mut expected = deployment();
         expected["spec"]["replicas"] = 5.into();
@@ -185,7 +193,8 @@ mod tests {
         let paths = ScalePaths { spec_replicas: &["spec", "size", "count"], ..ScalePaths::WORKLOAD };
         let scaled = apply_scale(&Map::new(), &scale, &paths).unwrap();
         assert_eq!(scaled["spec"], json!({"size": {"count": 5}}));
-        let scaled = apply_scale(&deployment(), &object(&json!({"spec": {}})), &ScalePaths::WORKLOAD).unwrap();
+        let scale = object(&json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {}}));
+        let scaled = apply_scale(&deployment(), &scale, &ScalePaths::WORKLOAD).unwrap();
         assert_eq!(scaled["spec"]["replicas"], 0);
         assert_eq!(get(&scaled, &["metadata", "resourceVersion"]), None);
     }
@@ -194,14 +203,21 @@ mod tests {
     fn apply_scale_rejects_invalid_replicas_and_uid() {
         let refused = |scale: Value| apply_scale(&deployment(), &object(&scale), &ScalePaths::WORKLOAD).unwrap_err();
         assert_eq!(
-            refused(json!({"spec": {"replicas": -1}})).to_string(),
-            "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
+            refused(
+                json!({"metadata": {"name": "A", "namespace": "n", "finalizers": ["x"]}, "spec": {"replicas": -1}})
+            )
+            .to_string(),
+            "[metadata.name: Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+             characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
+             validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'), metadata.finalizers[0]: \
+             Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified, spec.replicas: Invalid \
+             value: -1: must be greater than or equal to 0]"
         );
         for replicas in [json!("3"), json!(1.5), json!(3_000_000_000_i64)] {
             assert!(matches!(refused(json!({"spec": {"replicas": replicas}})), Rejection::BadRequest(_)));
         }
         assert_eq!(
-            refused(json!({"metadata": {"uid": "v"}})).to_string(),
+            refused(json!({"metadata": {"name": "a", "namespace": "n", "uid": "v"}})).to_string(),
             "Precondition failed: UID in precondition: v, UID in object meta: u"
         );
     }

@@ -4,6 +4,7 @@
 //! revision is inserted into the bytes once; get, list and watch responses share these bytes without parsing them
 //! again.
 
+mod form_memo;
 mod valid_json;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub use form_memo::FormMemo;
 use valid_json::ValidJson;
 
 /// An encoded object with its resourceVersion, and the metadata that selectors need.
@@ -35,6 +37,8 @@ pub struct StoredObject {
     pub uid: Box<str>,
     /// Labels, sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
+    /// What is known about [`Self::body`] under the schema of a custom resource.
+    pub form: FormMemo,
 }
 
 /// Why stored bytes cannot be decoded. Such an object is neither skipped nor overwritten: every read of it fails.
@@ -78,13 +82,14 @@ impl StoredObject {
             namespace: metadata.namespace.into(),
             uid: metadata.uid.into(),
             labels: metadata.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            form: FormMemo::default(),
         })
     }
 
     /// The object with another resourceVersion, such as the revision of its deletion in a watch event.
     pub fn with_revision(&self, revision: u64) -> Self {
         let body = set_resource_version(&self.body, revision).expect("the bytes were parsed when they were read");
-        Self { body, revision, ..self.clone() }
+        Self { body, revision, form: FormMemo::default(), ..self.clone() }
     }
 
     /// The value of a label.
@@ -96,6 +101,13 @@ impl StoredObject {
     /// Parses the whole object.
     pub fn to_object(&self) -> JsonObject {
         serde_json::from_slice(&self.body).expect("the bytes were parsed when they were read")
+    }
+
+    /// Parses the metadata alone: an object with the field `metadata`.
+    pub fn to_metadata_object(&self) -> JsonObject {
+        let envelope: StoredEnvelope<'_> = parse_object(&self.body).expect("the bytes were parsed when they were read");
+        let metadata = envelope.metadata.map(|raw| serde_json::from_str(raw.get()).unwrap_or_default());
+        metadata.map(|metadata| ("metadata".to_owned(), metadata)).into_iter().collect()
     }
 
     /// Approximate memory in bytes, for the size accounting of caches.
@@ -178,6 +190,16 @@ mod tests {
     use expect_test::{Expect, expect};
 
     use super::*;
+
+    #[test]
+    fn metadata_object_has_the_metadata_of_the_whole_object() {
+        for value in [r#"{"kind":"A","metadata":{"name":"a","labels":{"x":"y"}},"spec":{"b":1}}"#, r#"{"kind":"A"}"#] {
+            let stored = StoredObject::from_storage(value.as_bytes(), 7).expect("test value is an object");
+            let mut expected = stored.to_object();
+            expected.retain(|name, _| name == "metadata");
+            assert_eq!(stored.to_metadata_object(), expected);
+        }
+    }
 
     #[track_caller]
     fn check(value: &str, expected: &Expect) {

@@ -9,7 +9,7 @@ use api::{FieldError, GroupVersion};
 use serde_json::{Map, Value};
 
 use crate::delete::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
-use crate::rules::{KindRules, KindScope, NameRule};
+use crate::rules::{GenerateNameRule, KindRules, KindScope, NameRule};
 use crate::unstructured::{self, get, metadata_string};
 
 /// Limit for the total bytes of annotation keys and values.
@@ -22,17 +22,30 @@ const SUBRESOURCE_LENGTH_MAX: usize = 256;
 /// Limit of reported errors; a body can contain half a million.
 const REPORTED_ERRORS_MAX: usize = 100;
 
-/// Validates the metadata of a new object. [`validate_metadata_update`] includes these checks.
+/// Validates the metadata of a new object.
 pub fn validate_metadata(object: &Map<String, Value>, rules: &KindRules) -> Vec<FieldError> {
+    let prefix_rule = match rules.generate_name {
+        GenerateNameRule::Always | GenerateNameRule::OnCreate => rules.name_rule,
+        GenerateNameRule::Never => NameRule::PathSegment,
+    };
+    let mut errors = validate_common(object, rules, prefix_rule);
+    check_managed_fields(&mut errors, object);
+    errors.0
+}
+
+/// Validates the metadata that a subresource of another kind has, such as `Scale`. Managed fields stay unchecked: they
+/// are those of the object.
+pub fn validate_metadata_of_subresource(object: &Map<String, Value>, rules: &KindRules) -> Vec<FieldError> {
+    validate_common(object, rules, rules.name_rule).0
+}
+
+/// The checks of creates and updates.
+fn validate_common(object: &Map<String, Value>, rules: &KindRules, prefix_rule: NameRule) -> LimitedErrors {
     let mut errors = LimitedErrors::default();
     let generate_name = metadata_string(object, "generateName");
     if !generate_name.is_empty() {
-        push_invalid(
-            &mut errors,
-            "metadata.generateName",
-            generate_name,
-            validate_name_prefix(generate_name, rules.name_rule),
-        );
+        let faults = validate_name_prefix(generate_name, prefix_rule);
+        push_invalid(&mut errors, "metadata.generateName", generate_name, faults);
     }
     match metadata_string(object, "name") {
         "" => errors.push(FieldError::required("metadata.name", "name or generateName is required")),
@@ -46,18 +59,21 @@ pub fn validate_metadata(object: &Map<String, Value>, rules: &KindRules) -> Vec<
     check_annotations(&mut errors, object);
     check_owner_references(&mut errors, object);
     check_finalizers(&mut errors, object);
-    check_managed_fields(&mut errors, object);
-    errors.0
+    errors
 }
 
-/// Validates the metadata of an update: [`validate_metadata`], immutable fields, and no new finalizers while
-/// terminating.
+/// Validates the metadata of an update: as that of a new object, immutable fields, and no new finalizers while
+/// terminating. Managed fields that are not valid are no error: those of the stored object take their place.
 pub fn validate_metadata_update(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
     rules: &KindRules,
 ) -> Vec<FieldError> {
-    let mut errors = LimitedErrors(validate_metadata(new, rules));
+    let prefix_rule = match rules.generate_name {
+        GenerateNameRule::Always => rules.name_rule,
+        GenerateNameRule::OnCreate | GenerateNameRule::Never => NameRule::PathSegment,
+    };
+    let mut errors = validate_common(new, rules, prefix_rule);
     if get(old, &["metadata", "deletionTimestamp"]).is_some() {
         let kept: BTreeSet<&str> = unstructured::texts(old, &["metadata", "finalizers"]).collect();
         let now: BTreeSet<&str> = unstructured::texts(new, &["metadata", "finalizers"]).collect();
@@ -102,7 +118,7 @@ pub fn validate_manager_name(manager: &str, field: &str) -> Vec<FieldError> {
     if manager.len() > MANAGER_LENGTH_MAX {
         errors.push(FieldError::too_long(field, MANAGER_LENGTH_MAX));
     }
-    for (at, character) in manager.char_indices().filter(|(_, character)| character.is_control()) {
+    for (at, character) in manager.char_indices().filter(|(_, character)| !api::quote::is_printable(*character)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", character as u32);
         errors.push(FieldError::invalid(field, manager, detail));
     }
@@ -212,6 +228,20 @@ fn check_finalizers(errors: &mut LimitedErrors, object: &Map<String, Value>) {
         let all = unstructured::list(object, &["metadata", "finalizers"]);
         errors.push(FieldError::invalid("metadata.finalizers", all, detail));
     }
+}
+
+/// Finalizers of Kubernetes itself, which need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", FINALIZER_ORPHAN, FINALIZER_FOREGROUND];
+
+/// Errors for finalizers that are neither Kubernetes' own nor have a domain.
+pub fn validate_finalizer_names(object: &Map<String, Value>) -> Vec<FieldError> {
+    let finalizers = unstructured::texts(object, &["metadata", "finalizers"]).enumerate();
+    let is_unknown = |name: &str| !name.contains('/') && !STANDARD_FINALIZERS.contains(&name);
+    let unknown = finalizers.filter(|(_, name)| is_unknown(name)).map(|(at, name)| {
+        let detail = "name is neither a standard finalizer name nor is it fully qualified";
+        FieldError::invalid(format!("metadata.finalizers[{at}]"), name, detail)
+    });
+    unknown.take(REPORTED_ERRORS_MAX).collect()
 }
 
 fn check_managed_fields(errors: &mut LimitedErrors, object: &Map<String, Value>) {

@@ -7,6 +7,7 @@
 //! can come between the check and the write.
 
 use std::fmt;
+use std::pin::Pin;
 
 use api::GroupResource;
 use store::{Compare, Revision, StoreEntry};
@@ -67,6 +68,15 @@ pub trait WriteBarrier: fmt::Debug + Send + Sync + 'static {
     /// Reports that the condition of a permit did not hold. `current` is the entry of the condition's key at revision
     /// `as_of`; the next permit must use it.
     fn handle_stale_permit(&self, request: &PermitRequest<'_>, current: Option<&StoreEntry>, as_of: Revision);
+
+    /// Waits until writes of a resource may be permitted. Never ends for a barrier that does not open by itself; callers
+    /// bound the wait.
+    fn wait_until_permitted<'a>(
+        &'a self,
+        _resource: GroupResource<&'a str>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// A barrier that permits every write, for servers without storage versions.

@@ -185,6 +185,11 @@ impl Registry {
         Err(WriteError::TooManyConflicts)
     }
 
+    /// Waits until the barrier may permit writes of a resource. Callers bound the wait.
+    pub async fn wait_until_permitted(&self, resource: GroupResource<&str>) {
+        self.barrier.wait_until_permitted(resource).await;
+    }
+
     /// Requests a permit from the barrier and persists with it.
     async fn commit_once<E>(
         &self,

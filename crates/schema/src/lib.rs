@@ -25,7 +25,9 @@ pub use normalize::{drop_unknown_fields, normalize};
 pub use quantity::{compare_quantities, quantity_in_billionths};
 pub use table::TypeTable;
 pub use type_check::{TypeMismatchError, cannot_be_handled_message, check_types, strict_decoding_error};
-pub use types::{ListMapKeys, PatchRule, SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType};
+pub use types::{
+    ListMapKeys, PatchRule, SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType, ZeroEncoding,
+};
 
 /// The table of built-in types, for tests.
 #[cfg(test)]

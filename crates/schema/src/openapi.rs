@@ -3,19 +3,22 @@
 //! An [`ApiDescription`] is encoded as OpenAPI 3.0, as Swagger 2.0, and as Swagger 2.0 in protobuf. Clients use them to
 //! explain types, to prepare patches, and to detect server-side field validation.
 
+pub mod descriptions;
 mod operation;
+mod part;
 pub mod protobuf;
 mod types;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA512, digest};
+use aws_lc_rs::digest::{Context, SHA512};
 use serde_json::{Value, json};
 
 use crate::Types;
 
 pub use operation::{OpenApiOperation, OperationAction};
+pub use part::{JsonMembers, OpenApiPart};
 pub use types::{Dialect, definitions};
 
 /// Operations of some resources, and the types they refer to.
@@ -44,42 +47,64 @@ impl<'a> ApiDescription<'a> {
     /// The OpenAPI 3.0 document, in JSON.
     pub fn to_openapi_v3(self) -> OpenApiDocument {
         let dialect = Dialect::V3;
+        let [mut paths, mut schemas] = [JsonMembers::default(), JsonMembers::default()];
+        paths.extend(self.paths(dialect));
+        schemas.extend(self.definitions(&self.definition_names(), dialect));
         let mut body = String::from(r#"{"openapi":"3.0.0","info":"#);
         body.push_str(&self.info().to_string());
         body.push_str(r#","paths":"#);
-        self.push_paths(&mut body, dialect);
+        paths.push_to(&mut body);
         body.push_str(r#","components":{"securitySchemes":"#);
         body.push_str(&security_definitions().to_string());
         body.push_str(r#","schemas":"#);
-        push_object(&mut body, self.definitions(dialect));
+        schemas.push_to(&mut body);
         body.push_str("}}");
         OpenApiDocument::new(body)
     }
 
-    /// The Swagger 2.0 document, in JSON.
-    pub fn to_swagger(self) -> OpenApiDocument {
+    /// The Swagger 2.0 document, in JSON, with the parts of custom resources.
+    pub fn to_swagger(self, parts: impl IntoIterator<Item = OpenApiPart>) -> OpenApiDocument {
         let dialect = Dialect::V2;
+        let [mut paths, mut models] = [JsonMembers::default(), JsonMembers::default()];
+        paths.extend(self.paths(dialect));
+        let mut names = self.definition_names();
+        let built_in = names.clone();
+        for mut part in parts {
+            part.rename_clashes(&built_in, dialect);
+            names.extend(types::reachable_definitions(self.types, part.built_in_types.into_iter()));
+            paths.extend(part.paths);
+            models.extend(part.models);
+        }
+        models.extend(self.definitions(&names, dialect));
         let mut body = String::from(r#"{"swagger":"2.0","info":"#);
         body.push_str(&self.info().to_string());
         body.push_str(r#","securityDefinitions":"#);
         body.push_str(&security_definitions().to_string());
         body.push_str(r#","security":[{"BearerToken":[]}],"paths":"#);
-        self.push_paths(&mut body, dialect);
+        paths.push_to(&mut body);
         body.push_str(r#","definitions":"#);
-        push_object(&mut body, self.definitions(dialect));
+        models.push_to(&mut body);
         body.push('}');
         OpenApiDocument::new(body)
     }
 
-    /// The Swagger 2.0 document, in protobuf.
-    pub fn to_swagger_protobuf(self) -> OpenApiDocument {
+    /// The Swagger 2.0 document, in protobuf, with the parts of custom resources.
+    pub fn to_swagger_protobuf(self, parts: impl IntoIterator<Item = OpenApiPart>) -> OpenApiDocument {
         let dialect = Dialect::V2;
         let mut document = protobuf::SwaggerProtobuf::default();
-        for (path, operations) in self.operations {
-            document.push_path(path, &operation::path_item(path, self.types, operations, dialect));
+        for (path, item) in self.paths(dialect) {
+            document.push_path(path, &item);
         }
-        for (name, definition) in self.definitions(dialect) {
-            document.push_definition(&name, &definition);
+        let mut names = self.definition_names();
+        let built_in = names.clone();
+        for mut part in parts {
+            part.rename_clashes(&built_in, dialect);
+            names.extend(types::reachable_definitions(self.types, part.built_in_types.into_iter()));
+            part.paths.iter().for_each(|(path, item)| document.push_path(path, item));
+            part.models.iter().for_each(|(name, model)| document.push_definition(name, model));
+        }
+        for (name, definition) in self.definitions(&names, dialect) {
+            document.push_definition(name, &definition);
         }
         OpenApiDocument::new(document.finish(&self.info()))
     }
@@ -88,20 +113,20 @@ impl<'a> ApiDescription<'a> {
         json!({"title": "Kubernetes", "version": self.version})
     }
 
-    fn push_paths(self, body: &mut String, dialect: Dialect) {
-        let item = |(path, operations): (&'a String, &'a Vec<_>)| {
-            (path, operation::path_item(path, self.types, operations, dialect))
-        };
-        push_object(body, self.operations.iter().map(item));
+    fn paths(self, dialect: Dialect) -> impl Iterator<Item = (&'a String, Value)> {
+        self.operations
+            .iter()
+            .map(move |(path, operations)| (path, operation::path_item(path, self.types, operations, dialect)))
     }
 
-    /// Every type that the operations refer to, directly or through other types.
-    fn definitions(self, dialect: Dialect) -> impl Iterator<Item = (String, Value)> {
+    /// The names of all types that the operations refer to, directly or through other types.
+    fn definition_names(self) -> BTreeSet<String> {
         let named = self.operations.values().flatten().flat_map(move |operation| operation.definitions(self.types));
-        types::reachable_definitions(self.types, named).into_iter().map(move |name| {
-            let definition = types::definition_schema(self.types, &name, dialect, self.group_versions);
-            (name, definition)
-        })
+        types::reachable_definitions(self.types, named)
+    }
+
+    fn definitions(self, names: &BTreeSet<String>, dialect: Dialect) -> impl Iterator<Item = (&String, Value)> {
+        names.iter().map(move |name| (name, types::definition_schema(self.types, name, dialect, self.group_versions)))
     }
 }
 
@@ -109,9 +134,16 @@ impl OpenApiDocument {
     /// A document with its hash.
     pub fn new(body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
-        let hash: String = digest(&SHA512, &body).as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-        Self { body: body.into(), hash: hash.into() }
+        let hash = hash([&*body]);
+        Self { body: body.into(), hash }
     }
+}
+
+/// The SHA-512 of the concatenated pieces in upper-case hexadecimal.
+pub fn hash<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Box<str> {
+    let mut context = Context::new(&SHA512);
+    pieces.into_iter().for_each(|piece| context.update(piece));
+    context.finish().as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<String>().into()
 }
 
 fn security_definitions() -> Value {
@@ -121,18 +153,4 @@ fn security_definitions() -> Value {
         "in": "header",
         "description": "Bearer Token authentication",
     }})
-}
-
-/// Writes an object member by member: a whole document as `Value` would take ten times the memory.
-fn push_object<N: AsRef<str>>(body: &mut String, members: impl Iterator<Item = (N, Value)>) {
-    body.push('{');
-    for (position, (name, value)) in members.enumerate() {
-        if position > 0 {
-            body.push(',');
-        }
-        body.push_str(&Value::from(name.as_ref()).to_string());
-        body.push(':');
-        body.push_str(&value.to_string());
-    }
-    body.push('}');
 }

@@ -8,7 +8,7 @@ mod value_type;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::types::{ListMapKeys, PatchRule, Topology, Types};
+use crate::types::{ListMapKeys, PatchRule, Topology, Types, ZeroEncoding};
 
 pub(crate) use value_type::{TypeWord, ValueTypeRow};
 
@@ -45,6 +45,7 @@ pub(crate) struct FieldRow {
     pub(crate) name: &'static str,
     pub(crate) is_required: bool,
     pub(crate) number: &'static str,
+    pub(crate) zero_encoding: ZeroEncoding,
     pub(crate) shape: ValueTypeRow,
     pub(crate) default: Option<&'static str>,
     pub(crate) topology: Option<Topology<'static>>,
@@ -215,7 +216,8 @@ impl FieldsReader<'_> {
         self.table.fields.push(FieldRow {
             name: name.trim_end_matches('!'),
             is_required: name.ends_with('!'),
-            number,
+            number: number.trim_end_matches(['+', '~']),
+            zero_encoding: parse_zero_encoding(number),
             shape,
             default: rest.iter().find_map(|word| word.strip_prefix('=')),
             topology: rest.iter().find_map(|word| parse_topology(word)),
@@ -230,6 +232,14 @@ impl FieldsReader<'_> {
         let place = reference.rsplit_once('.').unwrap_or((own, reference));
         let index = self.positions.get(&place);
         TypeWord::Struct(*index.unwrap_or_else(|| panic!("{reference} is named in {own} and is no type")))
+    }
+}
+
+fn parse_zero_encoding(number: &str) -> ZeroEncoding {
+    match number.as_bytes().last() {
+        Some(b'+') => ZeroEncoding::Zero,
+        Some(b'~') => ZeroEncoding::Null,
+        _ => ZeroEncoding::Omitted,
     }
 }
 

@@ -7,6 +7,7 @@
 //! Of several wrong types the first by field name is reported; Go reports the first in the body.
 
 mod base64;
+mod embedded;
 mod time;
 
 use std::fmt::Write as _;
@@ -78,11 +79,13 @@ impl<'t> TypeChecker<'t> {
             }
             let (outer, length) = (self.kind, self.path.len());
             self.kind = kind;
+            let depth = self.fields.len();
+            self.fields.extend(embedded::embedded_struct(kind.name(), field.name()));
             self.fields.push(field.name());
             self.push_path(name);
             self.check_value(value, field.value_type())?;
             self.path.truncate(length);
-            self.fields.pop();
+            self.fields.truncate(depth);
             self.kind = outer;
         }
         Ok(())

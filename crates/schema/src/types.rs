@@ -103,6 +103,17 @@ pub enum Topology<'t> {
     Map(ListMapKeys<'t>),
 }
 
+/// How Go encodes a field that is not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZeroEncoding {
+    /// The field is absent; so are empty texts, lists and maps, zero and false, unless the field is a pointer.
+    Omitted,
+    /// As the zero value: a struct with its own zero encodings, an empty text, 0, false; null for lists, maps and times.
+    Zero,
+    /// As null: a pointer.
+    Null,
+}
+
 /// The fields that identify the items of a list; never empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ListMapKeys<'t>(pub(crate) &'t str);
@@ -236,6 +247,11 @@ impl<'t> StructField<'t> {
     /// protobuf means absent.
     pub fn is_written_when_zero(self) -> bool {
         self.row.is_required || self.is_pointer()
+    }
+
+    /// How Go encodes the field if it is not set.
+    pub fn zero_encoding(self) -> ZeroEncoding {
+        self.row.zero_encoding
     }
 
     /// True if the field is a pointer in Go, which distinguishes absent from zero.

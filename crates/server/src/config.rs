@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Authorizer;
+use apiserver::ServiceRouting;
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, ServedResources};
 use transport::TlsPolicy;
@@ -58,6 +59,8 @@ pub struct Config {
     pub limits: RequestLimits,
     /// `--min-request-timeout`: the shortest duration of a watch that names none, in seconds.
     pub watch_seconds_min: u64,
+    /// `--enable-aggregator-routing`: how webhooks of the cluster's services are reached.
+    pub service_routing: ServiceRouting,
     /// `--shutdown-delay-duration`: how long the server still serves, not ready, after a stop.
     pub shutdown_delay: Duration,
 }
@@ -73,12 +76,19 @@ pub enum StorageConfig {
 
 impl Config {
     /// The part of the configuration that the REST handlers use.
-    pub(crate) fn apiserver_config(&self, address: SocketAddr) -> apiserver::Config {
+    pub(crate) fn apiserver_config(
+        &self,
+        address: SocketAddr,
+        webhooks: apiserver::WebhookConfig,
+        metrics: &prometheus::Registry,
+    ) -> apiserver::Config {
         apiserver::Config {
             git_version: format!("v{}.0+unskew.{}", self.served_resources.release(), env!("CARGO_PKG_VERSION")),
             address: address.to_string(),
             watch_seconds_min: self.watch_seconds_min,
             feature_gates: self.gates.clone(),
+            webhooks,
+            metrics: metrics.clone(),
         }
     }
 }

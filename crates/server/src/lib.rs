@@ -25,6 +25,7 @@ use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use apiserver::ServiceRouting;
 pub use audit::AuditConfig;
 pub use authentication::{AuthenticationConfig, FrontProxyConfig, ServiceAccountConfig};
 pub use config::{Config, StorageConfig};

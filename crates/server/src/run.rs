@@ -5,24 +5,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use apiserver::access_control::{AccessRules, RbacAccessControl};
 use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
-use apiserver::{ApiServer, bootstrap};
+use apiserver::{ApiServer, WebhookConfig, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
 use membership::presence::{DuplicateIdentityError, Presence};
-use registry::{Registry, WatchCache, WriteBarrier};
+use registry::{Registry, WatchCache};
 use tasks::{Tasks, Workers};
 use tokio_util::sync::CancellationToken;
+use transport::peer::Dialer;
 
 use crate::audit::AuditConfig;
 use crate::certificates::{self, ServerCertificates};
 use crate::config::Config;
 use crate::storage::{StorageProbe, StoreHandle};
-use crate::storageversion::{self, RunningStorageVersions};
+use crate::storageversion::{self, PreparedStorageVersions, RunningStorageVersions};
 use crate::{STOP_GRACE, check_draining, controllers, peers, stop_tasks};
 
 /// A running API server.
@@ -61,8 +63,10 @@ impl Server {
         let metrics = prometheus::Registry::new();
         let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
         let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
-        let core =
-            ServerCore::start(&config, address, rules.clone(), prepared.write_barrier(), &store, &tasks, &streams_end);
+        let url_dialer = Dialer::start(&config.peers.egress, &tasks).context("--egress-selector-config-file")?;
+        let webhooks = WebhookConfig { url_dialer, routing: config.service_routing };
+        let local = config.apiserver_config(address, webhooks, &metrics);
+        let core = ServerCore::start(&config, &local, rules.clone(), &prepared, &store, &tasks, &streams_end);
         let live = core.server.definitions();
         let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live);
         let mut cluster = peers::start(&config, address, ports.clone(), live.shared(), &metrics, &tasks)?;
@@ -194,9 +198,9 @@ struct ServerCore {
 impl ServerCore {
     fn start(
         config: &Config,
-        address: SocketAddr,
+        local: &apiserver::Config,
         rules: Arc<AccessRules>,
-        barrier: Arc<dyn WriteBarrier>,
+        versions: &PreparedStorageVersions,
         opened: &StoreHandle,
         tasks: &Tasks,
         streams_end: &CancellationToken,
@@ -207,11 +211,14 @@ impl ServerCore {
         resource_prefixes
             .extend(apiserver::storage_ports::internal_resource_prefixes(&config.prefix, &resource_prefixes));
         let cache = WatchCache::start(store.clone(), prefix, resource_prefixes, tasks);
-        let registry = Registry::new(store.clone(), cache.clone(), barrier);
-        let local = config.apiserver_config(address);
+        let registry = Registry::new(store.clone(), cache.clone(), versions.write_barrier());
         let index = rules.index.clone();
         let (server, definitions) =
-            ApiServer::new(registry.clone(), served_resources, &config.prefix, &local, rules, streams_end.clone());
+            ApiServer::new(registry.clone(), served_resources, &config.prefix, local, rules, streams_end.clone());
+        let definitions = match versions.publication() {
+            Some(publication) => definitions.publish_storage_versions(publication),
+            None => definitions,
+        };
         let server = Arc::new(server);
         tasks.spawn("definitions", |stop| definitions.run(stop));
         let definition_controller = DefinitionController::new(server.clone(), &config.prefix);

@@ -64,6 +64,11 @@ impl PreparedStorageVersions {
         }
     }
 
+    /// The barrier that publishes the storage versions of custom resources. `None` with the gate off.
+    pub(crate) fn publication(&self) -> Option<PublicationBarrier> {
+        self.barrier.as_ref().map(|(barrier, _)| barrier.clone())
+    }
+
     /// Starts the tasks. They publish nothing before [`RunningStorageVersions::publish_after_join`]. `None` with the gate off.
     pub(crate) fn start(
         self,

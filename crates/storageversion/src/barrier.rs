@@ -5,20 +5,22 @@
 //! no longer published.
 
 mod exemptions;
+mod resources;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::GroupResource;
-use api::objects::{ServerStorageVersion, StorageVersion};
+use api::objects::StorageVersion;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use exemptions::{IntentAuthor, WriteIntent, WriteOperation, is_exempt};
+use resources::RegisteredResources;
+pub(crate) use resources::{PublicationClaim, RegisteredResource, ResourceClass};
 
 use crate::edit::has_exact_entry;
 use crate::metrics::Metrics;
@@ -35,30 +37,13 @@ struct BarrierInner {
     /// The time of the last renewal of the identity lease. Set once.
     lease_renewals: OnceLock<watch::Receiver<Option<Instant>>>,
     resources: ArcSwap<RegisteredResources>,
-    /// Incremented whenever a resource is opened, closed or registered.
-    changes: watch::Sender<u64>,
+    built_in_changes: watch::Sender<u64>,
+    custom_changes: watch::Sender<u64>,
+    /// Custom resources for which writes wait, until the publisher takes them.
+    waiting: Mutex<Vec<Arc<RegisteredResource>>>,
+    /// False while the custom resources are not known yet: an entry without a registration may then be that of one.
+    is_complete: watch::Sender<bool>,
     metrics: Metrics,
-}
-
-/// By resource name, then by group.
-type RegisteredResources = HashMap<Arc<str>, Vec<(Arc<str>, Arc<RegisteredResource>)>>;
-
-#[derive(Debug)]
-pub(crate) struct RegisteredResource {
-    pub(crate) name: Arc<str>,
-    pub(crate) registration: Arc<Registration>,
-    pub(crate) entry: ServerStorageVersion,
-    state: Mutex<PublicationState>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct PublicationState {
-    /// While open, the object's own revision, for fences; while closed, the revision of the last observation.
-    revision: u64,
-    /// The object's own revision at the last check; an unchanged object is not checked again.
-    checked_revision: Option<u64>,
-    is_open: bool,
-    last_error: Option<String>,
 }
 
 /// The condition of a write: the object must still be at this revision.
@@ -101,13 +86,63 @@ impl PublicationBarrier {
             lease_duration,
             lease_renewals: OnceLock::new(),
             resources: ArcSwap::default(),
-            changes: watch::Sender::new(0),
+            built_in_changes: watch::Sender::new(0),
+            custom_changes: watch::Sender::new(0),
+            waiting: Mutex::default(),
+            is_complete: watch::Sender::new(true),
             metrics,
         }));
+        let mut resources = RegisteredResources::new();
         for registration in registrations.values() {
-            barrier.register(registration);
+            let slot = RegisteredResource::new(registration, ResourceClass::BuiltIn, &barrier.0.server, 0);
+            resources::insert(&mut resources, Arc::new(slot));
         }
+        barrier.0.resources.store(Arc::new(resources));
         barrier
+    }
+
+    /// Announces that custom resources will follow. Until the first [`Self::replace_custom_registrations`] no entry of
+    /// an earlier process is withdrawn.
+    pub fn expect_custom_registrations(&self) {
+        self.0.is_complete.send_replace(false);
+    }
+
+    /// Replaces the registrations of all custom resources. Those that are new or changed are closed until they are
+    /// published; entries of those that are missing are withdrawn. A resource that is built in stays so.
+    ///
+    /// A server calls this before it serves objects in the registered versions: then a write in the version of an
+    /// earlier registration can only happen under an earlier state of its definition, which the write compares.
+    pub fn replace_custom_registrations(&self, registrations: &[Arc<Registration>]) {
+        let known = self.0.resources.load_full();
+        let is_custom = |slot: &RegisteredResource| slot.class == ResourceClass::Custom;
+        let customs = known.values().flatten().filter(|(_, slot)| is_custom(slot)).count();
+        let kept = |registration: &Arc<Registration>| {
+            let slot = resources::find(&known, registration.resource())?;
+            let is_same = Arc::ptr_eq(&slot.registration, registration) || slot.registration == *registration;
+            (is_same && is_custom(slot)).then(|| slot.clone())
+        };
+        let slots: Vec<_> = registrations.iter().map(kept).collect();
+        if slots.len() != customs || slots.iter().any(Option::is_none) {
+            let mut next = RegisteredResources::new();
+            let built_in = known.values().flatten().filter(|(_, slot)| !is_custom(slot));
+            built_in.for_each(|(_, slot)| resources::insert(&mut next, slot.clone()));
+            for (registration, kept) in registrations.iter().zip(slots) {
+                let before = resources::find(&known, registration.resource());
+                let slot = match (kept, before) {
+                    (Some(kept), _) => kept,
+                    (None, Some(before)) if !is_custom(before) => continue,
+                    (None, before) => {
+                        let revision = before.map_or(0, |before| before.state.lock().revision);
+                        let class = ResourceClass::Custom;
+                        Arc::new(RegisteredResource::new(registration, class, &self.0.server, revision))
+                    }
+                };
+                resources::insert(&mut next, slot);
+            }
+            self.0.resources.store(Arc::new(next));
+            self.notify_change(ResourceClass::Custom);
+        }
+        self.0.is_complete.send_if_modified(|complete| !std::mem::replace(complete, true));
     }
 
     /// Sets the channel with the time of the last lease renewal. Only the first call counts.
@@ -141,41 +176,84 @@ impl PublicationBarrier {
         Err(format!("the identity lease was last renewed {} s ago and has expired", age.as_secs()))
     }
 
-    /// The StorageVersion names of all closed resources.
-    pub fn closed_resources(&self) -> Vec<Arc<str>> {
-        self.unpublished().into_iter().map(|slot| slot.name.clone()).collect()
+    /// The StorageVersion names of the closed built-in resources.
+    pub fn closed_built_in_resources(&self) -> Vec<Arc<str>> {
+        let mut closed: Vec<_> =
+            self.unpublished(ResourceClass::BuiltIn).into_iter().map(|slot| slot.name.clone()).collect();
+        closed.sort();
+        closed
     }
 
-    /// Waits until exactly this registration is published.
-    pub(crate) async fn wait_until_open(&self, registration: &Registration) {
-        let mut changes = self.0.changes.subscribe();
+    /// Waits until writes of a resource are permitted. The publisher prefers resources for which a write waits. Callers
+    /// bound the wait, and request a permit afterwards: it may have been lost again.
+    pub async fn wait_until_permitted(&self, resource: GroupResource<&str>) {
+        let mut announced: Option<Arc<RegisteredResource>> = None;
         loop {
+            let Some(slot) = self.find_resource(resource) else { return };
+            let mut changes = self.subscribe_changes(slot.class);
             changes.mark_unchanged();
-            let slot = self.find_resource(registration.resource());
-            if slot.is_some_and(|slot| *slot.registration == *registration && slot.state.lock().is_open) {
+            if self.check_open(&slot).is_ok() {
                 return;
             }
-            // `self` keeps the sender alive.
-            let _ = changes.changed().await;
+            if announced.as_ref().is_none_or(|announced| !Arc::ptr_eq(announced, &slot)) {
+                self.0.waiting.lock().push(slot.clone());
+                self.notify_change(slot.class);
+                changes.mark_unchanged();
+            }
+            if slot.is_open() {
+                self.wait_for_renewal().await;
+            } else {
+                // `self` keeps the sender alive.
+                let _ = changes.changed().await;
+            }
+            announced = Some(slot);
         }
     }
 
-    /// A channel that changes whenever a resource is opened, closed or registered.
-    pub(crate) fn subscribe_changes(&self) -> watch::Receiver<u64> {
-        self.0.changes.subscribe()
+    /// Waits for the next renewal of the identity lease.
+    async fn wait_for_renewal(&self) {
+        let Some(mut renewals) = self.0.lease_renewals.get().cloned() else { return std::future::pending().await };
+        renewals.mark_unchanged();
+        if self.check_lease().is_err() && renewals.changed().await.is_err() {
+            // The sender ends with the server.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A channel that changes whenever a resource of the class is opened, closed or registered, or a write of it begins
+    /// to wait.
+    pub(crate) fn subscribe_changes(&self, class: ResourceClass) -> watch::Receiver<u64> {
+        self.changes_of(class).subscribe()
+    }
+
+    fn changes_of(&self, class: ResourceClass) -> &watch::Sender<u64> {
+        match class {
+            ResourceClass::BuiltIn => &self.0.built_in_changes,
+            ResourceClass::Custom => &self.0.custom_changes,
+        }
+    }
+
+    /// The resources of a class for which writes began to wait since the last call.
+    pub(crate) fn take_waiting(&self, class: ResourceClass) -> Vec<Arc<RegisteredResource>> {
+        let mut waiting = self.0.waiting.lock();
+        waiting.extract_if(.., |slot| slot.class == class).collect()
+    }
+
+    /// Waits until all registrations are known, so that other entries of this server are obsolete.
+    pub(crate) async fn wait_until_complete(&self) {
+        // `self` keeps the sender alive.
+        let _ = self.0.is_complete.subscribe().wait_for(|complete| *complete).await;
     }
 
     pub(crate) fn server(&self) -> &Arc<str> {
         &self.0.server
     }
 
-    /// The closed resources, in order of names.
-    pub(crate) fn unpublished(&self) -> Vec<Arc<RegisteredResource>> {
+    /// The closed resources of a class, in no order.
+    pub(crate) fn unpublished(&self, class: ResourceClass) -> Vec<Arc<RegisteredResource>> {
         let slots = self.0.resources.load();
-        let mut pending: Vec<_> = slots.values().flatten().map(|(_, slot)| slot.clone()).collect();
-        pending.retain(|slot| !slot.state.lock().is_open);
-        pending.sort_by(|a, b| a.name.cmp(&b.name));
-        pending
+        let slots = slots.values().flatten().map(|(_, slot)| slot);
+        slots.filter(|slot| slot.class == class && !slot.is_open()).cloned().collect()
     }
 
     /// True if the resource of the StorageVersion `name` is registered.
@@ -183,25 +261,10 @@ impl PublicationBarrier {
         crate::names::parse_storage_version_name(name).is_some_and(|resource| self.find_resource(resource).is_some())
     }
 
-    /// Registers a resource and closes it until it is published. An equal registration changes nothing.
-    pub(crate) fn register(&self, registration: &Arc<Registration>) {
-        let resource = registration.resource();
-        let slot = Arc::new(RegisteredResource {
-            name: registration.name(),
-            registration: registration.clone(),
-            entry: registration.entry(&self.0.server),
-            state: Mutex::default(),
-        });
-        let before = self.find_resource(resource);
-        if before.as_ref().is_some_and(|before| before.registration == *registration) {
-            return;
-        }
-        slot.state.lock().revision = before.map_or(0, |before| before.state.lock().revision);
-        self.set_resource(resource, Some(&slot));
-    }
-
-    pub(crate) fn unregister(&self, resource: GroupResource<&str>) {
-        self.set_resource(resource, None);
+    /// True if this is the last registration of its resource.
+    pub(crate) fn is_current(&self, resource: &RegisteredResource) -> bool {
+        let current = self.find_resource(resource.registration.resource());
+        current.is_some_and(|current| std::ptr::eq(&*current, resource))
     }
 
     /// Updates all resources from a snapshot.
@@ -257,13 +320,8 @@ impl PublicationBarrier {
             tracing::warn!(name = %resource.name, "storage version entry was removed or changed, holding writes until it is republished");
         }
         if was_open != is_open {
-            self.0.changes.send_modify(|changes| *changes += 1);
+            self.notify_change(resource.class);
         }
-    }
-
-    /// Records the last error of the publisher, for the error of held writes.
-    pub(crate) fn record_error(&self, resource: &RegisteredResource, error: &str) {
-        resource.state.lock().last_error = Some(error.to_owned());
     }
 
     /// Returns the fence of an open resource if the identity lease is current.
@@ -283,20 +341,11 @@ impl PublicationBarrier {
     }
 
     fn find_resource(&self, resource: GroupResource<&str>) -> Option<Arc<RegisteredResource>> {
-        let slots = self.0.resources.load();
-        let (_, slot) = slots.get(resource.resource)?.iter().find(|(group, _)| **group == *resource.group)?;
-        Some(slot.clone())
+        resources::find(&self.0.resources.load(), resource).cloned()
     }
 
-    fn set_resource(&self, resource: GroupResource<&str>, slot: Option<&Arc<RegisteredResource>>) {
-        self.0.resources.rcu(|slots| {
-            let mut slots = RegisteredResources::clone(slots);
-            let groups = slots.entry(resource.resource.into()).or_default();
-            groups.retain(|(group, _)| **group != *resource.group);
-            groups.extend(slot.map(|slot| (resource.group.into(), slot.clone())));
-            slots
-        });
-        self.0.changes.send_modify(|changes| *changes += 1);
+    fn notify_change(&self, class: ResourceClass) {
+        self.changes_of(class).send_modify(|changes| *changes += 1);
     }
 }
 
@@ -304,7 +353,7 @@ impl fmt::Debug for PublicationBarrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PublicationBarrier")
             .field("server", &self.0.server)
-            .field("closed", &self.closed_resources())
+            .field("closed", &self.closed_built_in_resources())
             .finish()
     }
 }

@@ -13,6 +13,7 @@ use api::objects::StorageVersion;
 use api::time::Time;
 use election::Term;
 use fastrand::Rng;
+use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -29,6 +30,9 @@ use crate::ports::{
 const REPORT_GRACE: Duration = Duration::from_secs(2);
 /// How long an object may have no entries: kube-apiserver creates it first and adds the entry with a second request.
 const EMPTY_GRACE: Duration = Duration::from_secs(10);
+
+/// Objects that are edited concurrently: with each server that leaves, all of them.
+const CONCURRENT_EDITS: usize = 8;
 
 /// How long to wait for further changes, to handle them together.
 const CHANGE_DEBOUNCE: Duration = Duration::from_millis(5);
@@ -121,7 +125,7 @@ impl StorageVersionCollector {
     ) -> Result<Option<Instant>, CollectError> {
         grace_periods.since.retain(|name, _| snapshot.objects.contains_key(name));
         up_to_date.objects.retain(|name, _| snapshot.objects.contains_key(name));
-        let mut next_look: Option<Instant> = None;
+        let (mut next_look, mut due): (Option<Instant>, Vec<&StorageVersion>) = (None, Vec::new());
         for (name, object) in &snapshot.objects {
             if up_to_date.objects.get(name).is_some_and(|settled| Arc::ptr_eq(settled, object)) {
                 continue;
@@ -133,9 +137,12 @@ impl StorageVersionCollector {
             }
             match edit {
                 Edit::Keep => drop(up_to_date.objects.insert(name.clone(), object.clone())),
-                Edit::Put(_) | Edit::Delete => self.apply_edit(object, term).await?,
+                Edit::Put(_) | Edit::Delete => due.push(object),
             }
         }
+        let edits: Vec<_> = due.into_iter().map(|object| self.apply_edit(object, term)).collect();
+        let results: Vec<_> = stream::iter(edits).buffer_unordered(CONCURRENT_EDITS).collect().await;
+        results.into_iter().collect::<Result<(), _>>()?;
         Ok(next_look)
     }
 

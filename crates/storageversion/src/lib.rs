@@ -29,7 +29,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::GroupResource;
 use election::{Elector, LeaseClient};
 use jiff::Timestamp;
 use tasks::Tasks;
@@ -107,6 +106,7 @@ impl StorageVersionManager {
             clock,
             seed,
             metrics: metrics.clone(),
+            recent_members: tokio::sync::Mutex::new(None),
         };
         tasks.spawn("storage-version-publisher", |stop| publisher.run(stop));
         let (follower, mut snapshots) = (barrier.clone(), ports.client.subscribe());
@@ -139,23 +139,7 @@ impl StorageVersionManager {
         Self { barrier, first_publication: first }
     }
 
-    /// Registers a resource that is newly served, or served in another version, and waits until it is published: only
-    /// then may its handler open, or write in the new version. Until then the barrier holds writes of the resource.
-    ///
-    /// For custom resources. Entries of an earlier process that are not registered again are withdrawn, so resources
-    /// known at start should be passed to [`PublicationBarrier::new`].
-    pub async fn register_and_publish(&self, registration: Registration) {
-        let registration = Arc::new(registration);
-        self.barrier.register(&registration);
-        self.barrier.wait_until_open(&registration).await;
-    }
-
-    /// Unregisters a resource that is no longer served; the publisher withdraws its entry.
-    pub fn unregister(&self, resource: GroupResource<&str>) {
-        self.barrier.unregister(resource);
-    }
-
-    /// Waits until all registered resources were published once.
+    /// Waits until all built-in resources were published once.
     pub async fn wait_until_published(&self) {
         let mut first = self.first_publication.clone();
         // The publisher ends only with the server.
@@ -164,22 +148,22 @@ impl StorageVersionManager {
         }
     }
 
-    /// Checks that all resources were published once; the error says what is missing, in kube-apiserver's words.
+    /// Checks that all built-in resources were published once; the error says what is missing, in kube-apiserver's words.
     pub fn check_first_publication(&self) -> Result<(), String> {
         if *self.first_publication.borrow() {
             return Ok(());
         }
-        Err(match (self.barrier.check_lease(), &self.barrier.closed_resources()[..]) {
+        Err(match (self.barrier.check_lease(), &self.barrier.closed_built_in_resources()[..]) {
             (Err(lapse), _) => format!("not finished: {lapse}"),
             (Ok(()), closed) => format!("not finished: {} resources are not published yet", closed.len()),
         })
     }
 
-    /// Checks that writes are permitted: all entries are published and unchanged, and the identity lease is current.
+    /// Checks that writes of built-in resources are permitted: all entries are published and unchanged, and the identity lease is current.
     pub fn check_writable(&self) -> Result<(), String> {
         self.check_first_publication()?;
         self.barrier.check_lease()?;
-        match &self.barrier.closed_resources()[..] {
+        match &self.barrier.closed_built_in_resources()[..] {
             [] => Ok(()),
             closed => Err(format!("to be published again: {}", closed.join(", "))),
         }

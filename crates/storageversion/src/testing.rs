@@ -30,6 +30,8 @@ pub(crate) struct MemoryCluster {
     members: Arc<watch::Sender<Option<Arc<MemberSet>>>>,
     leases: Arc<Mutex<BTreeMap<String, Lease>>>,
     log: Arc<Mutex<Vec<String>>>,
+    /// The name of an object that cannot be written.
+    unwritable: Arc<Mutex<String>>,
     behavior: Arc<Mutex<ClusterBehavior>>,
 }
 
@@ -53,6 +55,7 @@ impl MemoryCluster {
             members: Arc::new(watch::Sender::new(None)),
             leases: Arc::default(),
             log: Arc::default(),
+            unwritable: Arc::default(),
             behavior: Arc::default(),
         }
     }
@@ -64,6 +67,10 @@ impl MemoryCluster {
 
     pub(crate) fn set_behavior(&self, mood: ClusterBehavior) {
         *self.behavior.lock() = mood;
+    }
+
+    pub(crate) fn make_unwritable(&self, name: &str) {
+        name.clone_into(&mut self.unwritable.lock());
     }
 
     pub(crate) fn set_members(&self, members: &str) {
@@ -167,6 +174,9 @@ impl StorageVersionClient for MemoryCluster {
     fn put(&self, object: StorageVersion) -> BoxFuture<'_, Result<StorageVersion, StorageVersionWriteError>> {
         self.respond(move || {
             self.check_unchanged(&object)?;
+            if *self.unwritable.lock() == object.metadata.name {
+                return Err(StorageVersionWriteError::Unavailable { reason: "unwritable".to_owned() });
+            }
             self.log.lock().push(format!("put {}", object.metadata.name));
             Ok(self.store(object))
         })

@@ -9,6 +9,7 @@
 
 mod authority_certificate;
 mod server_verifier;
+mod webhook_verifier;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -21,6 +22,7 @@ use webpki::{EndEntityCert, KeyUsage};
 
 use crate::X509Subject;
 use authority_certificate::{AuthorityInfo, NotAnAuthorityError};
+pub(crate) use webhook_verifier::{bundle_verifier, system_verifier};
 
 /// The CA certificates that clients or servers are verified against. Each load has a new generation, so that callers
 /// can cache a verification result until the bundle changes.

@@ -53,6 +53,18 @@ impl TestCertificates {
         server_config(&pair.certificate, &pair.key, &TlsPolicy::default()).expect("just created")
     }
 
+    /// Returns the TLS configuration of a server with this name and on loopback.
+    pub fn server_config_named(&self, name: &str) -> ServerConfig {
+        let addresses = vec![std::net::Ipv4Addr::LOCALHOST.into()];
+        let pair = self.issue(name, &CertificateUsage::Serving { addresses, names: vec![name.to_owned()] });
+        server_config(&pair.certificate, &pair.key).expect("just created")
+    }
+
+    /// Returns the certificate of the CA, PEM.
+    pub fn ca_pem(&self) -> Vec<u8> {
+        std::fs::read(self.authority.certificate()).expect("just created")
+    }
+
     /// Returns the directory of the certificates.
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -19,9 +19,10 @@ const HEAD: &str = "\
 #  NAME[!] NUMBER SHAPE [=DEFAULT] [atomic|granular|set|map(KEYS)] [patch(STRATEGY[:KEY])] [RELEASES]
 #
 # `!` is required. NUMBER is the protobuf field, `2.1` in a message that JSON has inline, `-` if there is none; with `*`
-# behind it JSON has an optional field though its value is zero: a pointer in Go. SHAPE is a word, a type of this package, a
-# type of another (meta.v1.Time), [items] or {values}; `:NAME` behind it is Go's name for it, `KEY=` before values that of
-# keys. RELEASES are minor versions (31-33,35+) if not those of the type.
+# behind it JSON has an optional field though its value is zero: a pointer in Go. Then `+`: Go encodes the field always, zero if
+# unset; `~`: Go encodes it always, null if unset. SHAPE is a word, a type of this package, a type of another (meta.v1.Time),
+# [items] or {values}; `:NAME` behind it is Go's name for it, `KEY=` before values that of keys. RELEASES are minor versions
+# (31-33,35+) if not those of the type.
 ";
 
 /// Declarations from an existing table that the definitions lack.

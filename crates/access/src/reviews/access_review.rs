@@ -18,7 +18,7 @@ pub fn subject_access_review(body: &[u8], authorizer: AuthorizerSnapshot<'_>) ->
     let review: AccessReview<SubjectAccessReviewSpec> = decode_review(kind, body)?;
     let mut errors = review.spec.validate();
     errors.extend(review.metadata.error_unless_empty("must be empty", &[]));
-    ensure_valid(kind, errors)?;
+    ensure_valid(errors)?;
     Ok(respond(kind, &review, authorizer, &review.spec.to_user()))
 }
 
@@ -40,10 +40,9 @@ pub fn local_subject_access_review(
         errors.push(FieldError::invalid(field, resource.namespace.as_str(), "must match metadata.namespace"));
     }
     if let Some(path) = &review.spec.requested_access.non_resource_attributes {
-        let value = to_value(path);
-        errors.push(FieldError::invalid("spec.nonResourceAttributes", value, "disallowed on this kind of request"));
+        errors.push(path.invalid("disallowed on this kind of request"));
     }
-    ensure_valid(kind, errors)?;
+    ensure_valid(errors)?;
     if namespace != own_namespace {
         let message = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
         return Err(ReviewError::BadRequest(message));
@@ -62,7 +61,7 @@ pub fn self_subject_access_review(
     let mut errors = review.spec.validate();
     errors.extend(review.spec.validate_selectors());
     errors.extend(review.metadata.error_unless_empty("must be empty", &[]));
-    ensure_valid(kind, errors)?;
+    ensure_valid(errors)?;
     Ok(respond(kind, &review, authorizer, user))
 }
 
@@ -73,6 +72,10 @@ struct AccessReview<Spec: Default> {
     #[serde(default, deserialize_with = "object", bound(deserialize = "Spec: Deserialize<'de>"))]
     spec: Spec,
 }
+
+/// Metadata that is the server's own.
+const SERVER_SET_FIELDS: [&str; 5] =
+    ["creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "selfLink", "uid"];
 
 /// The metadata of the request, which must be empty except for `managedFields` and permitted fields.
 #[derive(Default, Deserialize)]
@@ -179,10 +182,13 @@ impl ReviewMetadata {
         let is_allowed = |(field, value): (&String, &Value)| {
             field == "managedFields" || allowed_fields.contains(&field.as_str()) || is_empty(value)
         };
-        if self.0.iter().all(is_allowed) {
+        // The server sets these itself, so that their values are dropped and not refused.
+        let mut metadata = self.0.clone();
+        metadata.retain(|field, _| !SERVER_SET_FIELDS.contains(&field.as_str()));
+        if metadata.iter().all(is_allowed) {
             return None;
         }
-        Some(FieldError::invalid("metadata", Value::Object(self.0.clone()), detail))
+        Some(FieldError::invalid("metadata", Value::Object(metadata), detail))
     }
 }
 
@@ -203,14 +209,27 @@ impl SubjectAccessReviewSpec {
     }
 }
 
+impl NonResourceAttributesSpec {
+    /// Kubernetes shows the fields of its internal type.
+    fn invalid(&self, detail: &str) -> FieldError {
+        let shown = format!("{{\"Path\":{:?},\"Verb\":{:?}}}", self.path, self.verb);
+        FieldError::invalid_without_value("spec.nonResourceAttributes", detail).showing(shown)
+    }
+}
+
 impl RequestedAccess {
     fn validate(&self) -> Vec<FieldError> {
-        if self.resource_attributes.is_some() != self.non_resource_attributes.is_some() {
-            return Vec::new();
+        match (&self.resource_attributes, &self.non_resource_attributes) {
+            (Some(_), Some(path)) => {
+                let detail = "cannot be specified in combination with resourceAttributes";
+                vec![path.invalid(detail)]
+            }
+            (None, None) => {
+                let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+                vec![FieldError::invalid("spec.resourceAttributes", Value::Null, detail)]
+            }
+            (Some(_), None) | (None, Some(_)) => Vec::new(),
         }
-        let value = self.non_resource_attributes.as_ref().map_or(Value::Null, to_value);
-        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        vec![FieldError::invalid("spec", value, detail)]
     }
 
     fn validate_selectors(&self) -> Vec<FieldError> {
@@ -276,10 +295,7 @@ fn respond<Spec: HasRequestedAccess + Default + Serialize>(
     encode_review(AUTHORIZATION_GROUP, kind, &AccessReviewResponse { metadata, spec: &review.spec, status })
 }
 
-fn ensure_valid(kind: &'static str, errors: Vec<FieldError>) -> Result<(), ReviewError> {
-    if errors.is_empty() { Ok(()) } else { Err(ReviewError::Invalid { kind, errors }) }
-}
-
-fn to_value(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).expect("attributes serialize to JSON")
+/// Kubernetes' messages lack the kind.
+fn ensure_valid(errors: Vec<FieldError>) -> Result<(), ReviewError> {
+    if errors.is_empty() { Ok(()) } else { Err(ReviewError::Invalid { kind: "", errors }) }
 }

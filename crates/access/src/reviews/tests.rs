@@ -106,19 +106,19 @@ fn access_review_requires_user_and_exactly_one_attributes() {
     check_subject(
         &json!({"spec": {"user": "alice"}}),
         &expect![[
-            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: spec: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"#
+            r#"422 .authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"#
         ]],
     );
     check_subject(
         &json!({"spec": {"user": "alice", "resourceAttributes": {}, "nonResourceAttributes": {"path": "/"}}}),
         &expect![[
-            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: spec: Invalid value: {"path":"/"}: exactly one of nonResourceAttributes or resourceAttributes must be specified"#
+            r#"422 .authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":""}: cannot be specified in combination with resourceAttributes"#
         ]],
     );
     check_subject(
         &json!({"spec": {"resourceAttributes": {}}, "metadata": {"name": "x", "managedFields": [1], "creationTimestamp": null, "labels": {}}}),
         &expect![[
-            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: [spec.user: Invalid value: "": at least one of user or group must be specified, metadata: Invalid value: {"creationTimestamp":null,"labels":{},"managedFields":[1],"name":"x"}: must be empty]"#
+            r#"422 .authorization.k8s.io "" is invalid: [spec.user: Invalid value: "": at least one of user or group must be specified, metadata: Invalid value: {"labels":{},"managedFields":[1],"name":"x"}: must be empty]"#
         ]],
     );
     check_subject(
@@ -135,7 +135,7 @@ fn access_review_validates_selectors_and_reports_ignored_ones() {
     check_subject(
         &with(&json!({"rawSelector": "a=b", "requirements": [{"key": "", "operator": "In"}]}), &json!({})),
         &expect![[
-            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: [spec.resourceAttributes.fieldSelector.rawSelector: Invalid value: "a=b": may not specified at the same time as requirements, spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified, spec.resourceAttributes.labelSelector.requirements: Required value: when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required]"#
+            r#"422 .authorization.k8s.io "" is invalid: [spec.resourceAttributes.fieldSelector.rawSelector: Invalid value: "a=b": may not specified at the same time as requirements, spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified, spec.resourceAttributes.labelSelector.requirements: Required value: when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required]"#
         ]],
     );
     check_subject(
@@ -144,7 +144,7 @@ fn access_review_validates_selectors_and_reports_ignored_ones() {
             &json!({"requirements": [{"key": "a b", "operator": "Exists", "values": ["x y"]}]}),
         ),
         &expect![[
-            r#"422 SubjectAccessReview.authorization.k8s.io "" is invalid: [spec.resourceAttributes.labelSelector.requirements[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist', spec.resourceAttributes.labelSelector.requirements[0].key: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), spec.resourceAttributes.labelSelector.requirements[0].values[0]: Invalid value: "x y": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]"#
+            r#"422 .authorization.k8s.io "" is invalid: [spec.resourceAttributes.labelSelector.requirements[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist', spec.resourceAttributes.labelSelector.requirements[0].key: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), spec.resourceAttributes.labelSelector.requirements[0].values[0]: Invalid value: "x y": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]"#
         ]],
     );
     let evaluation_error = |field: &Value, label: &Value| {
@@ -184,13 +184,13 @@ fn local_access_review_rejects_other_namespaces() {
     check(
         &json!({"metadata": {"namespace": "dev", "name": "x"}, "spec": {"user": "alice", "resourceAttributes": {"namespace": "ops"}}}),
         &expect![[
-            r#"422 LocalSubjectAccessReview.authorization.k8s.io "" is invalid: [metadata: Invalid value: {"name":"x","namespace":"dev"}: must be empty except for namespace, spec.resourceAttributes.namespace: Invalid value: "ops": must match metadata.namespace]"#
+            r#"422 .authorization.k8s.io "" is invalid: [metadata: Invalid value: {"name":"x","namespace":"dev"}: must be empty except for namespace, spec.resourceAttributes.namespace: Invalid value: "ops": must match metadata.namespace]"#
         ]],
     );
     check(
         &json!({"metadata": {"namespace": "dev"}, "spec": {"user": "alice", "nonResourceAttributes": {"path": "/", "verb": "get"}}}),
         &expect![[
-            r#"422 LocalSubjectAccessReview.authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"path":"/","verb":"get"}: disallowed on this kind of request"#
+            r#"422 .authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}: disallowed on this kind of request"#
         ]],
     );
     check(
@@ -214,7 +214,7 @@ fn self_access_review_evaluates_the_caller() {
     check(
         &json!({"spec": {}, "metadata": {"name": "x"}}),
         &expect![[
-            r#"422 SelfSubjectAccessReview.authorization.k8s.io "" is invalid: [spec: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified, metadata: Invalid value: {"name":"x"}: must be empty]"#
+            r#"422 .authorization.k8s.io "" is invalid: [spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified, metadata: Invalid value: {"name":"x"}: must be empty]"#
         ]],
     );
 }

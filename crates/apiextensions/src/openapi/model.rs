@@ -1,10 +1,11 @@
 //! The models of a version: its schema with Kubernetes' own fields.
 
-use schema::openapi::Dialect;
+use schema::openapi::{Dialect, descriptions};
 use serde_json::{Map, Value, json};
 
 use super::{META_V1, model_name};
 use crate::custom_resource::CustomResourceVersion;
+use crate::definition::SchemaJson;
 
 /// Keywords whose value is a schema, a list of schemas or schemas by name.
 const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
@@ -44,11 +45,12 @@ const DEPTH_MAX: usize = 128;
 
 pub(super) fn object_model(version: &CustomResourceVersion, is_structural: bool, dialect: Dialect) -> Value {
     let schema = version.version().schema.open_api_v3_schema.as_ref().filter(|_| is_structural);
+    let schema = schema.map(SchemaJson::to_value);
     let preserves = version.definition().spec.preserve_unknown_fields;
-    let mut model = match schema.and_then(Value::as_object) {
+    let mut model = match schema.as_ref().and_then(Value::as_object) {
         Some(schema) if dialect == Dialect::V3 || !(preserves || is_true(schema, PRESERVE)) => {
             let mut model = published(schema, dialect, 0);
-            set_property(&mut model, "metadata", dialect.reference(&format!("{META_V1}.ObjectMeta")));
+            set_metadata(&mut model, "ObjectMeta", descriptions::METADATA, dialect);
             set_type_properties(&mut model);
             add_embedded(&mut model, dialect, 0);
             model
@@ -66,7 +68,7 @@ pub(super) fn list_model(version: &CustomResourceVersion, dialect: Dialect) -> V
         ("required".to_owned(), json!(["items"])),
         ("properties".to_owned(), json!({"items": {"type": "array", "items": item}})),
     ]);
-    set_property(&mut model, "metadata", dialect.reference(&format!("{META_V1}.ListMeta")));
+    set_metadata(&mut model, "ListMeta", descriptions::LIST_METADATA, dialect);
     set_type_properties(&mut model);
     add_extensions(&mut model, version, version.list_kind());
     Value::Object(model)
@@ -207,7 +209,7 @@ fn add_embedded(model: &mut Map<String, Value>, dialect: Dialect, depth: usize) 
         return;
     }
     set_type_properties(model);
-    set_property(model, "metadata", dialect.reference(&format!("{META_V1}.ObjectMeta")));
+    set_metadata(model, "ObjectMeta", descriptions::METADATA, dialect);
     let required = model.entry("required").or_insert_with(|| json!([]));
     if let Some(required) = required.as_array_mut() {
         for name in ["kind", "apiVersion"] {
@@ -219,8 +221,20 @@ fn add_embedded(model: &mut Map<String, Value>, dialect: Dialect, depth: usize) 
 }
 
 fn set_type_properties(model: &mut Map<String, Value>) {
-    set_property(model, "apiVersion", json!({"type": "string"}));
-    set_property(model, "kind", json!({"type": "string"}));
+    set_property(model, "apiVersion", json!({"type": "string", "description": descriptions::API_VERSION}));
+    set_property(model, "kind", json!({"type": "string", "description": descriptions::KIND}));
+}
+
+/// Sets the property `metadata` to a reference.
+fn set_metadata(model: &mut Map<String, Value>, definition: &str, description: &str, dialect: Dialect) {
+    let reference = dialect.reference(&format!("{META_V1}.{definition}"));
+    let mut schema = match dialect {
+        Dialect::V2 => reference,
+        // Siblings of a reference mean nothing in OpenAPI 3.0, so the reference goes one level down.
+        Dialect::V3 => json!({ "allOf": [reference] }),
+    };
+    schema["description"] = description.into();
+    set_property(model, "metadata", schema);
 }
 
 fn set_property(model: &mut Map<String, Value>, name: &str, schema: Value) {

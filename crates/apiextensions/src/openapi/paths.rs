@@ -1,6 +1,7 @@
 //! The operations on the paths of a version.
 
 use api::KindScope;
+use schema::Types;
 use schema::openapi::Dialect;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +19,38 @@ const WRITE: &str = "dryRun:s fieldManager:s fieldValidation:s";
 const PATCH: &str = "dryRun:s fieldManager:s fieldValidation:s force:b";
 const DELETE: &str = "dryRun:s gracePeriodSeconds:i orphanDependents:b propagationPolicy:s";
 
+/// Query parameters that only some releases have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReleaseParameters {
+    /// `shardSelector` of lists.
+    pub has_shard_selector: bool,
+    /// `ignoreStoreReadErrorWithClusterBreakingPotential` of deletes.
+    pub has_ignore_store_read_error: bool,
+}
+
+impl ReleaseParameters {
+    /// The parameters of a release, by its built-in types.
+    pub fn of_types(types: Types<'_>) -> Self {
+        let options = types.for_definition(&format!("{META_V1}.DeleteOptions"));
+        let has_field = |name: &str| options.is_some_and(|options| options.fields().any(|field| field.name() == name));
+        Self {
+            has_shard_selector: types.for_definition(&format!("{META_V1}.ShardInfo")).is_some(),
+            has_ignore_store_read_error: has_field(IGNORE_STORE_READ_ERROR),
+        }
+    }
+
+    /// The parameters of an action that not all releases have.
+    fn added_to(self, query: &str) -> String {
+        match query {
+            LIST if self.has_shard_selector => format!("{query} shardSelector:s"),
+            DELETE if self.has_ignore_store_read_error => format!("{query} {IGNORE_STORE_READ_ERROR}:b"),
+            _ => query.to_owned(),
+        }
+    }
+}
+
+const IGNORE_STORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
 /// Method, action, word of the operation id, query parameters, and codes of success beside 200.
 type Operation = (&'static str, &'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
@@ -33,20 +66,24 @@ const OBJECT: [Operation; 4] = [
     ("delete", "delete", "delete", DELETE, &[("202", "Accepted")]),
 ];
 
-pub(super) fn paths(version: &CustomResourceVersion, dialect: Dialect) -> Map<String, Value> {
+pub(super) fn paths(
+    version: &CustomResourceVersion,
+    dialect: Dialect,
+    release_parameters: ReleaseParameters,
+) -> Map<String, Value> {
     let group_version = version.group_version();
     let plural = &version.names().plural;
     let root = format!("/apis/{group_version}");
     let kind = version.group_version_kind();
     let (model, list) = (model_name(kind), list_model_name(version));
-    let name = Names::new(version);
+    let name = Names::new(version, release_parameters);
     let mut paths = Map::new();
     let mut collection = format!("{root}/{plural}");
     if version.scope() == KindScope::Namespaced {
         let id = format!("list{}{}ForAllNamespaces", name.version, kind.kind);
         let operation = name.operation(COLLECTION[0], &id, &list, None, dialect);
         // A path with one operation shares all its parameters.
-        paths.insert(collection, path_item(&[], LIST, vec![("get", operation)], dialect));
+        paths.insert(collection, path_item(&[], &release_parameters.added_to(LIST), vec![("get", operation)], dialect));
         collection = format!("{root}/namespaces/{{namespace}}/{plural}");
     }
     let operations = COLLECTION.map(|operation| {
@@ -96,10 +133,11 @@ struct Names {
     /// The model of a Status.
     status: String,
     kind: Value,
+    release_parameters: ReleaseParameters,
 }
 
 impl Names {
-    fn new(version: &CustomResourceVersion) -> Self {
+    fn new(version: &CustomResourceVersion, release_parameters: ReleaseParameters) -> Self {
         let kind = version.group_version_kind();
         let group = kind.group.strip_suffix(".k8s.io").unwrap_or(kind.group);
         let words: Vec<String> = group.split('.').map(capitalize).collect();
@@ -111,6 +149,7 @@ impl Names {
             tag: format!("{}{tail}_{}", group.split('.').next().unwrap_or_default(), kind.version),
             status: format!("{META_V1}.Status"),
             kind: json!({"group": kind.group, "version": kind.version, "kind": kind.kind}),
+            release_parameters,
         }
     }
 
@@ -125,7 +164,7 @@ impl Names {
         let mut operation = json!({"operationId": id, "tags": [self.tag], "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": self.kind});
         let consumed: &[&str] = if action == "patch" { &PATCH_MEDIA_TYPES } else { &MEDIA_TYPES };
-        let mut parameters = parameters(&[], query, dialect);
+        let mut parameters = parameters(&[], &self.release_parameters.added_to(query), dialect);
         if let Some(body) = body {
             let mut request = match dialect {
                 Dialect::V2 => json!({"name": "body", "in": "body", "schema": dialect.reference(body)}),

@@ -62,20 +62,31 @@ pub(super) fn check_enum(errors: &mut ErrorList, path: &str, value: &str, suppor
 }
 
 fn validate_client_config(errors: &mut ErrorList, config: &JsonObject, rules: ConversionRules) {
-    let url = config.get("url").and_then(Value::as_str);
-    match (url, object(config, "service")) {
-        (Some(url), None) => validate_url(errors, &format!("{CLIENT_CONFIG}.url"), url),
-        (None, Some(service)) => validate_service(errors, &format!("{CLIENT_CONFIG}.service"), service),
-        (None, None) | (Some(_), Some(_)) => {
-            errors.push(FieldError::required(CLIENT_CONFIG, "exactly one of url or service is required"));
-        }
-    }
+    validate_endpoint(errors, CLIENT_CONFIG, Some(config));
     let bundle = text(config, "caBundle");
     if !bundle.is_empty()
         && !rules.allows_invalid_ca_bundle
         && let Some(problem) = ca_bundle_problem(bundle)
     {
         errors.push(FieldError::invalid(format!("{CLIENT_CONFIG}.caBundle"), bundle, problem));
+    }
+}
+
+/// Checks where the webhook of a client configuration is: a URL or a service. Conversion and admission share the rules.
+pub fn validate_webhook_client(path: &str, config: Option<&JsonObject>) -> Vec<FieldError> {
+    let mut errors = ErrorList::default();
+    validate_endpoint(&mut errors, path, config);
+    errors.into_errors()
+}
+
+fn validate_endpoint(errors: &mut ErrorList, path: &str, config: Option<&JsonObject>) {
+    let url = config.and_then(|config| config.get("url")).and_then(Value::as_str);
+    match (url, config.and_then(|config| object(config, "service"))) {
+        (Some(url), None) => validate_url(errors, &format!("{path}.url"), url),
+        (None, Some(service)) => validate_service(errors, &format!("{path}.service"), service),
+        (None, None) | (Some(_), Some(_)) => {
+            errors.push(FieldError::required(path, "exactly one of url or service is required"));
+        }
     }
 }
 

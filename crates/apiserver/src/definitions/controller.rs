@@ -19,6 +19,7 @@ use store::{Compare, Key, Op};
 use tasks::Backoff;
 use tokio_util::sync::CancellationToken;
 
+use super::conditions::CheckedConditions;
 use super::{CustomResources, LiveDefinition};
 use crate::resource::Resource;
 use crate::rest::current_time;
@@ -60,12 +61,13 @@ impl DefinitionController {
     async fn control(&self) {
         let Some(definitions) = self.server.resolve(DEFINITIONS) else { return std::future::pending().await };
         let mut snapshots = self.server.definitions.snapshots();
-        let mut backoff = BACKOFF;
+        let (mut backoff, mut checked) = (BACKOFF, CheckedConditions::default());
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
             let mut progress = Progress::Settled;
+            checked.forget_deleted(&snapshot);
             for live in snapshot.definitions() {
-                match self.settle(&definitions, &snapshot, live).await {
+                match self.settle(&definitions, &snapshot, live, &mut checked).await {
                     Ok(Progress::Settled) => {}
                     Ok(Progress::Waiting) => progress = Progress::Waiting,
                     Err(status) => {
@@ -97,6 +99,7 @@ impl DefinitionController {
         definitions: &Resource,
         snapshot: &CustomResources,
         live: &Arc<LiveDefinition>,
+        checked: &mut CheckedConditions,
     ) -> Result<Progress, Status> {
         let definition = &live.definition;
         if definition.metadata.deletion_timestamp.is_some() {
@@ -107,7 +110,10 @@ impl DefinitionController {
         if !is_named && naming_of(live, &snapshot.group(&definition.spec.group)).is_some() {
             return self.accept_names(definitions, live).await;
         }
-        Ok(Progress::Settled)
+        match checked.decide(live, definitions) {
+            None => Ok(Progress::Settled),
+            Some(update) => self.update_definition(definitions, live, WriteConditions::default(), update).await,
+        }
     }
 
     /// Accepts the names of a definition and establishes it. The guard key of the group serializes this with the
@@ -161,26 +167,30 @@ impl DefinitionController {
         if is_left { Ok(Progress::Waiting) } else { self.release(definitions, live, &Termination::Completed).await }
     }
 
-    /// Deletes an object, or marks it if it has finalizers. True if it is gone.
+    /// Deletes an object, or marks it if it has finalizers. True if it is gone. What decides is the same in all versions,
+    /// so the object stays in the version that it is stored in: no webhook can hold up the end of a definition.
     async fn delete_object(&self, resource: &Resource, key: &Key) -> Result<bool, Status> {
         let options = DeleteOptions::default();
         let decide = |current: Option<&StoredObject>| {
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
-            let object = object_codec::decode_served(current, resource);
+            let object = object_codec::decode_stored(current);
             let outcome = delete::decide_deletion(&object, &options, resource.rules(), current_time());
             Ok(match outcome.map_err(|rejection| Status::internal_error(rejection.to_string()))? {
                 DeleteOutcome::Remove(_) => WriteDecision::Delete,
                 DeleteOutcome::Pending => WriteDecision::Keep,
                 DeleteOutcome::Mark(marked) if marked == object => WriteDecision::Keep,
                 DeleteOutcome::Mark(marked) => {
-                    WriteDecision::Put { value: object_codec::encode_for_storage(marked, resource), ttl: None }
+                    WriteDecision::Put { value: object_codec::encode_unconverted(marked), ttl: None }
                 }
             })
         };
         let registry = self.server.registry.with_server_author();
+        // An object that stays is stored in the storage version of this state of the definition.
+        let fence = resource.as_custom().map(|(live, _)| &live.fence);
+        let conditions = WriteConditions::unchanged(fence.map_or(&[], std::slice::from_ref));
         let mut found = false;
         let written = registry
-            .write(resource.storage_name(), &resource.cache, key, |current| {
+            .write_if(resource.storage_name(), &resource.cache, key, conditions, |current| {
                 found = current.is_some();
                 decide(current)
             })
@@ -189,6 +199,7 @@ impl DefinitionController {
             Ok(WriteOutcome::Deleted(_)) => Ok(true),
             Ok(WriteOutcome::Put(_)) => Ok(false),
             Ok(WriteOutcome::Unchanged) => Ok(!found),
+            Err(WriteError::ConditionChanged { .. } | WriteError::BarrierClosed(_)) => Ok(false),
             Err(error) => Err(error_status::status_for_write_error(error)),
         }
     }
@@ -225,7 +236,7 @@ impl DefinitionController {
             else {
                 return Ok::<_, Status>(WriteDecision::Keep);
             };
-            let mut object = object_codec::decode_served(current, definitions);
+            let mut object = object_codec::decode_served(current, definitions)?;
             update(&mut object);
             let metadata = object.get("metadata");
             let is_deleted = metadata.is_some_and(|metadata| {
@@ -236,7 +247,7 @@ impl DefinitionController {
             if is_deleted {
                 return Ok(WriteDecision::Delete);
             }
-            Ok(WriteDecision::Put { value: object_codec::encode_for_storage(object, definitions), ttl: None })
+            Ok(WriteDecision::Put { value: object_codec::encode_for_storage(object, definitions)?, ttl: None })
         };
         let registry = self.server.registry.with_server_author();
         let name = definitions.storage_name();

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use api::FieldError;
 use api::json::JsonObject;
+use api::{FieldError, Status};
+use apiextensions::conversion::is_empty_object;
 use apiextensions::rules::unchecked_rules_error;
 use apiextensions::{CustomResourceVersion, Rules};
 use kinds::types_of;
-use object::{KindRules, validate};
+use object::{KindRules, StoredObject, validate};
 use schema::structural::{DecodeError, MetadataType, StructuralSchema};
 use serde_json::Value;
 
 use super::LiveDefinition;
+use super::conversion::{RequestConversions, failure_status};
 
 /// The definition of object metadata in OpenAPI documents.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -47,28 +49,79 @@ impl LiveDefinition {
 
     /// Brings a stored object to a version: pruned and defaulted by the schema of its own version, then converted and
     /// pruned by the schema of the target.
-    pub(crate) fn to_served(&self, object: &mut JsonObject, target: &CustomResourceVersion) {
-        let stored_in = self.version(version_of(object));
-        if let Some(compiled) = stored_in.and_then(|version| self.compiled(version))
-            && let Err(error) = compiled.schema.decode_stored(object, self.object_meta())
-        {
-            tracing::warn!(definition = self.definition.metadata.name, %error, "stored object has malformed metadata");
+    pub(crate) fn to_served(
+        &self,
+        stored: &StoredObject,
+        target: &CustomResourceVersion,
+        conversions: Option<&RequestConversions>,
+    ) -> Result<JsonObject, Status> {
+        let stored_in = self.stored_version(stored)?;
+        let decode = || {
+            let mut object = stored.to_object();
+            if let Some(compiled) = self.compiled(stored_in)
+                && let Err(error) = compiled.schema.decode_stored(&mut object, self.object_meta())
+            {
+                let definition = &self.definition.metadata.name;
+                tracing::warn!(definition, %error, "stored object has malformed metadata");
+            }
+            object
+        };
+        if !std::ptr::eq(stored_in, target) && self.has_webhook() {
+            return self.convert_stored(stored, target, conversions, decode);
         }
-        self.convert(object, target);
+        let mut object = decode();
+        self.convert(&mut object, target, conversions)?;
+        Ok(object)
     }
 
     /// Brings an object of a version to the storage version, pruned by its schema.
-    pub(crate) fn to_stored(&self, object: &mut JsonObject, version: &CustomResourceVersion) {
+    pub(crate) fn to_stored(
+        &self,
+        object: &mut JsonObject,
+        version: &CustomResourceVersion,
+        conversions: Option<&RequestConversions>,
+    ) -> Result<(), Status> {
         let storage = self.definition.storage_version().and_then(|storage| self.version(&storage.name));
-        self.convert(object, storage.unwrap_or(version));
+        self.convert(object, storage.unwrap_or(version), conversions)
     }
 
-    fn convert(&self, object: &mut JsonObject, target: &CustomResourceVersion) {
+    /// Brings an object of any version of the definition to another, pruned by its schema.
+    pub(crate) fn convert(
+        &self,
+        object: &mut JsonObject,
+        target: &CustomResourceVersion,
+        conversions: Option<&RequestConversions>,
+    ) -> Result<(), Status> {
         if version_of(object) == target.version().name {
-            return;
+            return Ok(());
+        }
+        if self.has_webhook() && !is_empty_object(object) {
+            *object = self.convert_object(object, target, conversions)?;
+            return Ok(());
         }
         object.insert("apiVersion".to_owned(), target.group_version().to_string().into());
-        if let Some(compiled) = self.compiled(target) {
+        self.prune(object, target);
+        Ok(())
+    }
+
+    /// True if the webhook must convert a stored object to this version.
+    pub(crate) fn needs_webhook(&self, stored: &StoredObject, target: &CustomResourceVersion) -> bool {
+        self.has_webhook() && stored.api_version.rsplit('/').next() != Some(&target.version().name)
+    }
+
+    /// The version in which an object is stored. It is not in the definition if the version was removed while objects
+    /// were stored in it.
+    fn stored_version(&self, stored: &StoredObject) -> Result<&CustomResourceVersion, Status> {
+        let name = stored.api_version.split_once('/').filter(|(group, _)| *group == self.definition.spec.group);
+        name.and_then(|(_, version)| self.version(version)).ok_or_else(|| {
+            let invalid = "request to convert CR from an invalid group/version";
+            failure_status(format!("{invalid}: {}", stored.api_version))
+        })
+    }
+
+    /// Drops what the schema of a version does not know.
+    pub(super) fn prune(&self, object: &mut JsonObject, version: &CustomResourceVersion) {
+        if let Some(compiled) = self.compiled(version) {
             compiled.schema.prune(object, false);
         }
     }
@@ -119,7 +172,7 @@ impl LiveDefinition {
 
     fn compile(&self, version: &CustomResourceVersion) -> Option<CompiledVersion> {
         let schema = version.version().schema.open_api_v3_schema.as_ref()?;
-        match StructuralSchema::from_json(schema) {
+        match StructuralSchema::from_json(&schema.to_value()) {
             Ok(mut schema) => {
                 schema.prune_defaults(self.object_meta());
                 let schema = Arc::new(schema);
@@ -134,7 +187,12 @@ impl LiveDefinition {
         }
     }
 
-    fn object_meta(&self) -> MetadataType<'static> {
+    /// The schema of a version; `None` if it has none, or one that cannot be compiled.
+    pub(crate) fn schema(&self, version: &CustomResourceVersion) -> Option<&StructuralSchema> {
+        self.compiled(version).map(|compiled| &*compiled.schema)
+    }
+
+    pub(crate) fn object_meta(&self) -> MetadataType<'static> {
         types_of(self.release).for_definition(OBJECT_META).expect("every release has object metadata")
     }
 }
@@ -143,7 +201,7 @@ impl LiveDefinition {
 const EMBEDDED_RULES: KindRules = KindRules { scope: api::KindScope::Cluster, ..KindRules::NAMESPACED };
 
 /// The version in `apiVersion`, without the group.
-fn version_of(object: &JsonObject) -> &str {
+pub(super) fn version_of(object: &JsonObject) -> &str {
     let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     api_version.rsplit('/').next().unwrap_or_default()
 }

@@ -111,7 +111,7 @@ fn get_ignores_resource_version_match() {
 #[test]
 fn dry_run_accepts_only_all() {
     let check = |query: &str, expected: Expect| {
-        let shown = match WriteOptions::parse(query, "") {
+        let shown = match WriteOptions::parse(query, "", WriteVerb::Update) {
             Ok(options) => format!("dry run: {}", options.is_dry_run),
             Err(errors) => FieldError::aggregate(&errors).unwrap_or_default(),
         };
@@ -120,6 +120,28 @@ fn dry_run_accepts_only_all() {
     check("dryRun=All", expect!["dry run: true"]);
     check("", expect!["dry run: false"]);
     check("dryRun=Some", expect![[r#"dryRun: Unsupported value: "Some": supported values: "All""#]]);
+}
+
+#[test]
+fn options_of_apply_and_patch_have_rules_of_their_own() {
+    let check = |verb: WriteVerb, query: &str, expected: Expect| {
+        let shown = match WriteOptions::parse(query, "agent/1", verb) {
+            Ok(options) => format!("{} forced: {}", options.field_manager, options.is_forced),
+            Err(errors) => FieldError::aggregate(&errors).unwrap_or_default(),
+        };
+        expected.assert_eq(&shown);
+    };
+    check(WriteVerb::Apply, "fieldManager=me&force=true", expect!["me forced: true"]);
+    check(WriteVerb::Apply, "fieldManager=me&force=false", expect!["me forced: false"]);
+    check(WriteVerb::Apply, "", expect!["fieldManager: Required value: is required for apply patch"]);
+    check(WriteVerb::Patch, "", expect!["agent forced: false"]);
+    check(
+        WriteVerb::Patch,
+        "force=false&fieldManager=a%0Ab&fieldValidation=Other",
+        expect![[
+            r#"[force: Forbidden: may not be specified for non-apply patch, fieldManager: Invalid value: "a\nb": invalid character U+000A (at position 1), fieldValidation: Unsupported value: "Other": supported values: "", "Ignore", "Strict", "Warn"]"#
+        ]],
+    );
 }
 
 #[test]

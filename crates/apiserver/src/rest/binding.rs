@@ -41,16 +41,16 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Buffere
     binding::validate_binding(&binding_object).map_err(Status::internal_error)?;
     let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(|| context.not_found())?;
-        let pod = object_codec::decode_served(current, context.resource);
+        let pod = object_codec::decode_served(current, context.resource)?;
         let bound_pod = bind_pod(&pod, &binding_object, current_time())?;
         if options.is_dry_run {
             return Ok(WriteDecision::Keep);
         }
-        Ok(WriteDecision::Put { value: object_codec::encode_for_storage(bound_pod, context.resource), ttl: None })
+        Ok(WriteDecision::Put { value: object_codec::encode_for_storage(bound_pod, context.resource)?, ttl: None })
     };
     let written = context.persist(context.resource, &context.object_key(name), &[], decide).await;
     written.map_err(error_status::status_for_write_error)?;
-    let mut response = json_response(error_status::success_status().to_json());
+    let mut response = json_response(error_status::created_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }

@@ -21,13 +21,13 @@ pub(super) async fn delete(context: RequestContext<'_>, request: BufferedRequest
     let name = &*context.target.name;
     match delete_object(context, context.object_key(name), name, &options).await? {
         DeletedObject::Removed(deleted) if context.resource.strategy().returns_deleted_object => {
-            Ok(context.object_response(StatusCode::OK, &deleted))
+            context.object_response(StatusCode::OK, &deleted).await
         }
         DeletedObject::Removed(deleted) => {
             let status = Status::deleted(context.target.group_resource(), name, &deleted.uid);
             Ok(json_response(status.to_json()))
         }
-        DeletedObject::Terminating(stored) => Ok(context.object_response(StatusCode::OK, &stored)),
+        DeletedObject::Terminating(stored) => context.object_response(StatusCode::OK, &stored).await,
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn delete_collection(
         limit: None,
         filter: &|stored| object_selector.matches(stored),
     };
-    let page = context.server.registry.list(&context.resource.cache, &selection, ReadConsistency::Latest).await;
+    let page = context.select_page(&selection, &object_selector, ReadConsistency::Latest).await?;
     let page = page.map_err(error_status::status_for_read_error)?;
     let kind = context.resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
@@ -69,7 +69,7 @@ pub(super) async fn delete_collection(
             body.push(b',');
         }
         is_first = false;
-        body.extend_from_slice(&object_codec::encode_served(stored, context.resource));
+        body.extend_from_slice(&object_codec::encode_served(stored, context.resource)?);
     }
     body.extend_from_slice(b"]}\n");
     Ok(json_response(body))
@@ -93,11 +93,11 @@ pub(super) async fn delete_object(
     (strategy.check_deletable)(name).map_err(reject)?;
     let mut stored_before: Option<StoredObject> = None;
     let mut is_dry_removal = false;
+    let now = current_time();
     let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(not_found)?;
         stored_before = Some(current.clone());
-        let object = object_codec::decode_served(current, resource);
-        let now = current_time();
+        let object = object_codec::decode_served(current, resource)?;
         let deletion = delete::decide_deletion(&object, options, rules, now).map_err(reject)?;
         let deletion = (strategy.adjust_deletion)(&object, deletion, now);
         let decision = match deletion {
@@ -105,7 +105,7 @@ pub(super) async fn delete_object(
             DeleteOutcome::Pending => WriteDecision::Keep,
             DeleteOutcome::Mark(marked) if marked == object => WriteDecision::Keep,
             DeleteOutcome::Mark(marked) => {
-                WriteDecision::Put { value: object_codec::encode_for_storage(marked, resource), ttl: rules.ttl }
+                WriteDecision::Put { value: object_codec::encode_for_storage(marked, resource)?, ttl: rules.ttl }
             }
         };
         is_dry_removal = options.is_dry_run && decision == WriteDecision::Delete;

@@ -5,6 +5,7 @@ use api::{GroupResource, GroupVersionKind, GroupVersionResource, Status};
 use edge::Response;
 use http::StatusCode;
 use kinds::pod_disruption_budget::{self as disruption_budget, EvictionRefusal};
+use managedfields::FieldManager;
 use object::delete::DeleteOptions;
 use object::{StoredObject, decode};
 use registry::read::ReadConsistency;
@@ -14,6 +15,7 @@ use store::Key;
 
 use super::BufferedRequest;
 use super::delete::delete_object;
+use super::write::ResourceTypes;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
 use crate::object_codec;
@@ -23,6 +25,8 @@ use crate::resource::Resource;
 use crate::{error_status, json_response};
 
 const EVICTION_VIOLATES_BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+/// The field manager of writes by the server itself.
+const SERVER_MANAGER: &str = "kube-apiserver";
 const EVICTION_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "policy", version: "v1", kind: "Eviction" };
 const DISRUPTION_BUDGETS: GroupVersionResource<&str> =
     GroupVersionResource { group: "policy", version: "v1", resource: "poddisruptionbudgets" };
@@ -47,13 +51,16 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
     options.is_dry_run |= write_options.is_dry_run;
     context.consume_disruption_budget(&options).await?;
     delete_object(context, context.object_key(name), name, &options).await?;
-    let mut response = json_response(error_status::success_status().to_json());
+    let mut response = json_response(error_status::created_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }
 
 fn delete_options(eviction: &JsonObject) -> Result<DeleteOptions, object::Rejection> {
-    let body = eviction.get("deleteOptions").filter(|options| !options.is_null()).map(ToString::to_string);
+    // The kind of options within another object has no meaning.
+    let mut options = eviction.get("deleteOptions").and_then(Value::as_object).cloned().unwrap_or_default();
+    options.retain(|field, _| field != "kind" && field != "apiVersion");
+    let body = (!options.is_empty()).then(|| Value::Object(options).to_string());
     DeleteOptions::parse(body.unwrap_or_default().as_bytes(), decode::BodyEncoding::Json, [])
 }
 
@@ -65,7 +72,7 @@ impl RequestContext<'_> {
             registry.get(&self.resource.cache, &self.object_key(&self.target.name), ReadConsistency::Latest).await;
         let found = found.map_err(error_status::status_for_read_error)?.ok_or_else(|| self.not_found())?;
         let CachedValue::Object(stored) = &found.value else { return Err(self.not_found()) };
-        let pod = object_codec::decode_served(stored, self.resource);
+        let pod = object_codec::decode_served(stored, self.resource)?;
         let Some(budgets) =
             self.server.resolve(DISRUPTION_BUDGETS).filter(|_| !disruption_budget::needs_no_budget(&pod))
         else {
@@ -81,7 +88,8 @@ impl RequestContext<'_> {
     async fn find_budgets(self, budgets: &Resource, pod: &JsonObject) -> Result<Vec<Key>, Status> {
         let within = Key::from([budgets.cache.prefix().as_ref(), self.namespace().as_bytes(), b"/"].concat());
         let covers = |stored: &StoredObject| {
-            disruption_budget::budget_selects_pod(&object_codec::decode_served(stored, budgets), pod)
+            object_codec::decode_served(stored, budgets)
+                .is_ok_and(|budget| disruption_budget::budget_selects_pod(&budget, pod))
         };
         let selection = ListSelection { prefix: within, start_key: Key::new(), limit: None, filter: &covers };
         let page = self.server.registry.list(&budgets.cache, &selection, ReadConsistency::Latest).await;
@@ -98,17 +106,27 @@ impl RequestContext<'_> {
         let decide = |current: Option<&StoredObject>| {
             // A budget that was deleted in between forbids nothing.
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
-            let budget = object_codec::decode_served(current, budgets);
+            let budget = object_codec::decode_served(current, budgets)?;
             let consumed = disruption_budget::consume_disruption(&budget, pod, current_time());
             match consumed.map_err(|refusal| refusal_status(refusal, &current.name))? {
-                Some(updated_budget) if !options.is_dry_run => Ok(WriteDecision::Put {
-                    value: object_codec::encode_for_storage(updated_budget, budgets),
-                    ttl: None,
-                }),
+                Some(mut updated_budget) if !options.is_dry_run => {
+                    self.record_budget_status(budgets, &budget, &mut updated_budget)?;
+                    let value = object_codec::encode_for_storage(updated_budget, budgets)?;
+                    Ok(WriteDecision::Put { value, ttl: None })
+                }
                 Some(_) | None => Ok(WriteDecision::Keep),
             }
         };
         self.persist(budgets, key, &[], decide).await.map(drop).map_err(error_status::status_for_write_error)
+    }
+
+    /// Records that the server updated the status of a budget, as kube-apiserver does through its own API.
+    fn record_budget_status(self, budgets: &Resource, old: &JsonObject, new: &mut JsonObject) -> Result<(), Status> {
+        let manager =
+            FieldManager { name: SERVER_MANAGER, api_version: "policy/v1", subresource: "status", now: current_time() };
+        let types = ResourceTypes::new(budgets, &self.server.feature_gates, manager.subresource);
+        managedfields::record_update(Some(old), new, &manager, &types)
+            .map_err(|error| Status::service_unavailable(error.to_string()).with_retry_after(1))
     }
 }
 

@@ -17,7 +17,8 @@ pub(super) async fn get(context: RequestContext<'_>, request: &BufferedRequest) 
     let representation =
         ObjectRepresentation::negotiate(accept_header(request), request.uri().query().unwrap_or_default())?;
     let encode = |stored: &StoredObject| {
-        Ok(json_response(representation.encode_object(stored, context.resource, ColumnDefinitions::Included)))
+        let encoded = representation.encode_object(stored, context.resource, ColumnDefinitions::Included)?;
+        Ok(json_response(encoded))
     };
     respond_with_object(context, request, encode).await
 }
@@ -46,7 +47,13 @@ pub(super) async fn respond_with_object(
         .await
         .map_err(error_status::status_for_read_error)?;
     match found.as_deref().map(|cached| &cached.value) {
-        Some(CachedValue::Object(stored)) => to_response(stored),
+        Some(CachedValue::Object(stored)) => {
+            if context.resource.needs_webhook(stored) {
+                // Boxed, so that the future of a get stays small.
+                Box::pin(context.resource.convert_ahead(std::iter::once(stored))).await?;
+            }
+            to_response(stored)
+        }
         Some(CachedValue::Raw(_) | CachedValue::Undecodable(_)) | None => {
             Err(Status::not_found(context.target.group_resource(), name))
         }

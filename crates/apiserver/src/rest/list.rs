@@ -4,6 +4,7 @@ use api::Status;
 use api::metadata::ListMeta;
 use bytes::Bytes;
 use edge::{Body, Response};
+use object::StoredObject;
 use registry::read::ReadConsistency;
 use registry::{CachedValue, ListPage, ListSelection, ReadError};
 use store::Key;
@@ -11,6 +12,7 @@ use store::Key;
 use super::BufferedRequest;
 use super::object_selector::ObjectSelector;
 use super::{RequestContext, accept_header};
+use crate::definitions::ROUNDS_MAX;
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ContinueToken, ListOptions, ReadVerb};
 use crate::{error_status, json_response, object_codec};
@@ -37,10 +39,47 @@ pub(super) async fn list(context: RequestContext<'_>, request: &BufferedRequest)
         limit,
         filter: &|stored| object_selector.matches(stored),
     };
-    let page = context.server.registry.list(&context.resource.cache, &selection, consistency).await;
+    let page = context.select_page(&selection, &object_selector, consistency).await?;
     let page = page.map_err(|error| status_for_list_error(error, continue_token.as_ref()))?;
     let metadata = list_metadata(&page, &within, object_selector.selects_all());
-    Ok(list_response(context, &page, &metadata, representation))
+    list_response(context, &page, &metadata, representation)
+}
+
+impl RequestContext<'_> {
+    /// Reads the selected objects, and converts those whose version the request does not ask for.
+    pub(super) async fn select_page(
+        self,
+        selection: &ListSelection<'_>,
+        object_selector: &ObjectSelector,
+        consistency: ReadConsistency,
+    ) -> Result<Result<ListPage, ReadError>, Status> {
+        let resource = self.resource;
+        for _ in 0..ROUNDS_MAX {
+            let page = match self.server.registry.list(&resource.cache, selection, consistency).await {
+                Ok(page) => page,
+                Err(error) => return Ok(Err(error)),
+            };
+            match object_selector.take_failure() {
+                // The selector needs objects in the version of the request.
+                Some(failure) if !resource.run_conversions().await? => return Err(failure),
+                Some(_) => {}
+                None => {
+                    if resource.conversions().is_some() {
+                        Box::pin(resource.convert_ahead(stored_objects(&page))).await?;
+                    }
+                    return Ok(Ok(page));
+                }
+            }
+        }
+        Err(Status::service_unavailable("the objects changed during every attempt to convert them").with_retry_after(1))
+    }
+}
+
+fn stored_objects(page: &ListPage) -> impl Iterator<Item = &StoredObject> {
+    page.entries.iter().filter_map(|cached| match &cached.value {
+        CachedValue::Object(stored) => Some(stored),
+        CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
+    })
 }
 
 /// The Status of a failed list. If the revision of a page was compacted, it carries a token to continue in the latest
@@ -67,28 +106,27 @@ fn list_response(
     page: &ListPage,
     metadata: &ListMeta,
     representation: ObjectRepresentation,
-) -> Response {
+) -> Result<Response, Status> {
     let resource = context.resource;
-    let stored = || {
-        page.entries.iter().filter_map(|cached| match &cached.value {
-            CachedValue::Object(stored) => Some(stored),
-            CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
-        })
+    let decode = |stored: &StoredObject| match representation {
+        // Only the metadata is parsed: whole objects of a large list take ten times the memory of their bytes.
+        ObjectRepresentation::PartialMetadata(_) if resource.is_stored_form(stored) => Ok(stored.to_metadata_object()),
+        _ => object_codec::decode_served(stored, resource),
     };
-    let objects = || stored().map(|stored| object_codec::decode_served(stored, resource)).collect();
-    if let Some(encoded) = representation.encode_list(objects, metadata, resource) {
-        return json_response(encoded);
+    let objects = || stored_objects(page).map(decode).collect();
+    if let Some(encoded) = representation.encode_list(objects, metadata, resource)? {
+        return Ok(json_response(encoded));
     }
     let mut parts = Vec::with_capacity(page.entries.len() * 2 + 2);
     parts.push(list_head(context, metadata));
-    for (at, stored) in stored().enumerate() {
+    for (at, stored) in stored_objects(page).enumerate() {
         if at > 0 {
             parts.push(Bytes::from_static(b","));
         }
-        parts.push(object_codec::encode_served(stored, resource));
+        parts.push(object_codec::encode_served(stored, resource)?);
     }
     parts.push(Bytes::from_static(b"]}\n"));
-    json_response(Body::from_parts(parts))
+    Ok(json_response(Body::from_parts(parts)))
 }
 
 /// The JSON before the first item.

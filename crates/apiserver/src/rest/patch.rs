@@ -10,34 +10,48 @@ use schema::SchemaCursor;
 use serde_json::Value;
 
 use super::BufferedRequest;
-use super::write::with_warnings;
-use super::{RequestContext, content_type_header};
+use super::write::{ObjectWrite, RequestedState, with_warnings};
+use super::{RequestContext, apply};
 use crate::built_in_types::{self, CheckedObject, FieldValidation, TypeCheckFailure};
-use crate::request_options::WriteOptions;
+use crate::request_options::{APPLY_PATCH, WriteOptions, content_type};
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
-const ACCEPTED_MEDIA_TYPES: [&str; 3] = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH];
+const ACCEPTED_MEDIA_TYPES: [&str; 4] = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH];
 /// A strategic merge patch needs the types of a built-in kind.
-const ACCEPTED_FOR_CUSTOM_RESOURCES: [&str; 2] = [JSON_PATCH, MERGE_PATCH];
+const ACCEPTED_FOR_CUSTOM_RESOURCES: [&str; 3] = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH];
 
 pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;
+    check_media_type(context, &request)?;
     let options = WriteOptions::from_request(&request)?;
-    let patch_request = PatchRequest::from_request(context, request)?;
+    if content_type(&request) == APPLY_PATCH {
+        return apply::apply(context, request, &options).await;
+    }
+    let patch_request = PatchRequest::from_request(context, request, &options)?;
     let kind = context.resource.group_version_kind();
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
         let checked = patch_request.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
-        warnings = checked.warnings;
         let name = &*context.target.name;
         decode::ensure_name_matches(&checked.object, name)
             .map_err(|rejection| context.rejection_status(rejection, name))?;
-        Ok(checked.object)
+        warnings = context.warnings(current, &checked.object);
+        warnings.extend(checked.warnings);
+        Ok(RequestedState::Sent(checked.object))
     };
-    let response = context.update_object(&options, next).await?;
-    Ok(with_warnings(response, &warnings))
+    let (code, stored) = ObjectWrite::new(context, &options).update(&[], next).await?;
+    Ok(with_warnings(context.object_response(code, &stored).await?, &warnings))
+}
+
+/// Rejects a body that is no patch that the resource accepts. Precedes the check of the options.
+pub(super) fn check_media_type(context: RequestContext<'_>, request: &BufferedRequest) -> Result<(), Status> {
+    let accepted: &[&str] = match context.resource.as_custom() {
+        Some(_) => &ACCEPTED_FOR_CUSTOM_RESOURCES,
+        None => &ACCEPTED_MEDIA_TYPES,
+    };
+    if accepted.contains(&content_type(request)) { Ok(()) } else { Err(Status::unsupported_media_type(accepted)) }
 }
 
 /// A parsed patch and its field validation. Applied again to the new state after a write conflict.
@@ -48,16 +62,13 @@ pub(super) struct PatchRequest {
 }
 
 impl PatchRequest {
-    pub(super) fn from_request(context: RequestContext<'_>, request: BufferedRequest) -> Result<Self, Status> {
-        let media_type = content_type_header(&request).split(';').next().unwrap_or_default().trim().to_owned();
-        let accepted: &[&str] = match context.resource.as_custom() {
-            Some(_) => &ACCEPTED_FOR_CUSTOM_RESOURCES,
-            None => &ACCEPTED_MEDIA_TYPES,
-        };
-        if !accepted.contains(&&*media_type) {
-            return Err(Status::unsupported_media_type(accepted));
-        }
-        let validation = FieldValidation::from_query(request.uri().query().unwrap_or_default())?;
+    pub(super) fn from_request(
+        context: RequestContext<'_>,
+        request: BufferedRequest,
+        options: &WriteOptions,
+    ) -> Result<Self, Status> {
+        let media_type = content_type(&request).to_owned();
+        let validation = options.field_validation;
         let body = request.into_body();
         context.record.set_request_object(|| body.to_vec());
         let parsed = ParsedPatch::parse(&media_type, &body);

@@ -2,15 +2,20 @@
 //! write, a failure of the same request must carry no retry hints.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use api::Status;
+use api::{GroupResource, Status};
 use object::StoredObject;
 use parking_lot::Mutex;
 use registry::{WriteConditions, WriteDecision, WriteError, WriteOutcome};
 use store::{Compare, Key, Revision};
 
 use super::RequestContext;
+use crate::definitions::ROUNDS_MAX;
 use crate::resource::Resource;
+
+/// The part of a request's time that is left for the response after a wait.
+const RESPONSE_TIME: Duration = Duration::from_millis(500);
 
 /// Whether a request has written to storage, or may have, and what it found on the way. One value per request, shared by
 /// all its steps.
@@ -56,9 +61,13 @@ impl ExecutionTracker {
         Revision(self.definition_changed_at.load(Ordering::Relaxed))
     }
 
-    /// Replaces the warnings of an earlier attempt.
-    pub(super) fn set_warnings(&self, warnings: Vec<String>) {
-        *self.warnings.lock() = warnings;
+    /// Drops the warnings of an earlier attempt.
+    pub(super) fn clear_warnings(&self) {
+        self.warnings.lock().clear();
+    }
+
+    pub(super) fn add_warnings(&self, warnings: impl IntoIterator<Item = String>) {
+        self.warnings.lock().extend(warnings);
     }
 
     pub(super) fn take_warnings(&self) -> Vec<String> {
@@ -73,19 +82,44 @@ impl ExecutionTracker {
 }
 
 impl RequestContext<'_> {
-    /// Calls `decide` with the current object of a key and writes the decision, provided that `conditions` hold.
+    /// Calls `decide` with the current object of a key and writes the decision, provided that `conditions` hold. A write
+    /// of a custom object waits, within the deadline of the request, until its storage version is published.
     pub(super) async fn persist(
         self,
         resource: &Resource,
         key: &Key,
         conditions: &[Compare],
-        decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
+        mut decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
     ) -> Result<WriteOutcome, WriteError<Status>> {
         let registry = &self.server.registry;
         let fence = resource.as_custom().map(|(live, _)| &live.fence);
         let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().collect();
         let conditions = WriteConditions::unchanged(&compares);
-        let written = registry.write_if(resource.storage_name(), &resource.cache, key, conditions, decide).await;
+        let mut decide = |current: Option<&StoredObject>| {
+            resource.conversions().inspect(|conversions| conversions.clear_pending());
+            decide(current)
+        };
+        let mut rounds = 0;
+        let name = resource.storage_name();
+        let written = loop {
+            let written = registry.write_if(name, &resource.cache, key, conditions, &mut decide).await;
+            let is_tried_again = match &written {
+                // A decision that a conversion was missing for is made again with it.
+                Err(WriteError::Refused(_)) => {
+                    rounds += 1;
+                    resource.run_conversions().await.map_err(WriteError::Refused)?
+                }
+                // The storage version of a custom resource is about to be published.
+                Err(WriteError::BarrierClosed(_)) if fence.is_some() => self.wait_until_permitted(name).await,
+                Ok(_) | Err(_) => false,
+            };
+            if !is_tried_again {
+                break written;
+            }
+            if rounds == ROUNDS_MAX {
+                break Err(WriteError::TooManyConflicts);
+            }
+        };
         if let (Err(WriteError::ConditionChanged { key, as_of }), Some(fence)) = (&written, fence)
             && *key == fence.key
         {
@@ -93,6 +127,13 @@ impl RequestContext<'_> {
         }
         self.execution.record_outcome(&written);
         written
+    }
+
+    /// False if writes of the resource are not permitted shortly before the deadline of the request: then there is still
+    /// time to respond with the reason.
+    async fn wait_until_permitted(self, resource: GroupResource<&str>) -> bool {
+        let Some(limit) = self.deadline.checked_sub(RESPONSE_TIME) else { return false };
+        tokio::time::timeout_at(limit, self.server.registry.wait_until_permitted(resource)).await.is_ok()
     }
 }
 

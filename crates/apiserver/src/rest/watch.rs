@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Status;
+use api::{GroupVersionResource, Status};
 use bytes::Bytes;
 use edge::{Body, Response};
 use object::StoredObject;
 use object::table::ColumnDefinitions;
 use registry::read::{CATCH_UP_TIMEOUT, ReadConsistency};
-use registry::{CacheWatcher, CachedValue, KeyChange, SnapshotReader, WatchExpired};
+use registry::{CacheWatcher, CachedEntry, CachedValue, KeyChange, SnapshotReader, WatchExpired};
 use store::{Key, Revision};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::BufferedRequest;
 use super::object_selector::ObjectSelector;
 use super::{RequestContext, accept_header};
+use crate::definitions::{LiveDefinitions, ROUNDS_MAX, View};
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb, RequestedVersion};
 use crate::resource::Resource;
@@ -25,6 +26,8 @@ use crate::{error_status, json_response, object_codec};
 
 /// The interval between bookmarks, as in kube-apiserver.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// Initial events that are read ahead if a webhook converts them, so that one call converts many.
+const INITIAL_BATCH_MAX: usize = 100;
 /// The upper bound on the duration of a watch. It keeps a huge `timeoutSeconds` or `--min-request-timeout` from
 /// overflowing the clock.
 const WATCH_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
@@ -49,8 +52,17 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
             false => (None, context.start_revision(options.requested_version).await?),
         };
     let watcher = context.server.registry.watch(&context.resource.cache, revision).map_err(expired_status)?;
-    let events = WatchStream {
+    let needs_details =
+        matches!(representation, ObjectRepresentation::Table(..)) || object_selector.needs_selectable_fields();
+    let custom_view = context.resource.view(needs_details).map(|view| CustomView {
+        name: context.target.group_version_resource().owned(),
+        definitions: context.server.definitions(),
+        needs_details,
+        view: view.clone(),
+    });
+    let mut events = WatchStream {
         initial_reader,
+        initial_items: VecDeque::new(),
         watcher,
         changes: Vec::new().into_iter(),
         pending_chunks: VecDeque::new(),
@@ -63,8 +75,21 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         deadline,
         is_ended: false,
+        ends_after_changes: false,
+        custom_view,
         stop_token: context.server.stream_stop.clone(),
     };
+    if context.resource.conversions().is_some() {
+        // The first failure is one of the request; kube-apiserver cannot fill its watch cache then.
+        let kind = context.resource.group_version_kind();
+        Box::pin(events.read_initial_items()).await.map_err(|status| {
+            let reason = format!("storage is (re)initializing: failed to list {kind}: {}", status.message);
+            Status::too_many_requests(reason, 1)
+        })?;
+    }
+    // The initial events may be newer than the definition by which the resource was resolved.
+    events.follow_definition().await;
+    events.is_ended = events.ends_after_changes;
     let lines = futures_util::stream::unfold(events, |mut events| async move {
         let line = events.next_chunk().await?;
         Some((line, events))
@@ -167,6 +192,8 @@ impl RequestContext<'_> {
 struct WatchStream {
     /// The initial events that are not sent yet; `None` once all are.
     initial_reader: Option<SnapshotReader>,
+    /// Initial events that were read and not yet sent.
+    initial_items: VecDeque<Arc<CachedEntry>>,
     watcher: CacheWatcher,
     /// Changes received from the watcher and not yet sent.
     changes: std::vec::IntoIter<Arc<KeyChange>>,
@@ -182,7 +209,31 @@ struct WatchStream {
     next_bookmark: Instant,
     deadline: Instant,
     is_ended: bool,
+    /// True if the watch ends once `changes` are sent.
+    ends_after_changes: bool,
+    /// `None` for built-in resources.
+    custom_view: Option<CustomView>,
     stop_token: CancellationToken,
+}
+
+/// What a watch of a custom resource shows. An edit of the definition that changes it ends the watch.
+struct CustomView {
+    name: GroupVersionResource,
+    definitions: LiveDefinitions,
+    needs_details: bool,
+    view: Arc<View>,
+}
+
+impl CustomView {
+    /// The newest state of the resource that the watch still shows alike, as far as the watch cache knows the definition.
+    async fn current_resource(&self) -> Option<Arc<Resource>> {
+        if !self.definitions.catch_up_with_cache().await {
+            return None;
+        }
+        let current = self.definitions.snapshot().resource(self.name.borrowed())?.clone();
+        let is_same = current.view(self.needs_details).is_some_and(|view| Arc::ptr_eq(view, &self.view));
+        is_same.then_some(current)
+    }
 }
 
 impl WatchStream {
@@ -197,27 +248,57 @@ impl WatchStream {
             }
             // Yield to other connections on this thread, even if many events are ready or filtered out.
             tokio::task::coop::consume_budget().await;
-            if self.initial_reader.is_some() {
-                self.queue_initial_event();
+            if let Some(item) = self.initial_items.pop_front() {
+                self.queue_initial_event(&item);
+            } else if self.initial_reader.is_some() {
+                self.advance_initial_events().await;
             } else if let Some(change) = self.changes.next() {
-                if change.key.starts_with(&self.key_prefix)
-                    && let Some(line) = self.encode_change(&change)
-                {
-                    self.pending_chunks.push_back(line);
+                if change.key.starts_with(&self.key_prefix) {
+                    self.queue_change(&change).await;
                 }
+            } else if self.ends_after_changes {
+                self.is_ended = true;
             } else {
                 self.wait_for_changes().await;
             }
         }
     }
 
-    /// Waits for changes, the next bookmark, the deadline or the server's shutdown.
+    /// Continues by the newest state of the definition, or ends the watch with the changes up to the edit that ended what
+    /// it shows.
+    async fn follow_definition(&mut self) {
+        let Some(custom) = &self.custom_view else { return };
+        if let Some(current) = custom.current_resource().await {
+            self.object_selector.set_resource(&current);
+            self.resource = current;
+            return;
+        }
+        // Without the mark the definition has not been read in time: what follows it cannot be shown.
+        let ended_at = custom.view.ended_at().unwrap_or_default();
+        let changes = std::mem::take(&mut self.changes);
+        self.changes = changes.filter(|change| change.revision <= ended_at).collect::<Vec<_>>().into_iter();
+        self.ends_after_changes = true;
+    }
+
+    /// Waits for changes, the next bookmark, the end of what the watch shows, the deadline or the server's shutdown.
     async fn wait_for_changes(&mut self) {
+        let view_end = async {
+            match &self.custom_view {
+                Some(custom) => custom.view.wait_until_ended().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            // Changes first: those before the end of the view are still sent.
+            biased;
             changes = self.watcher.next_changes() => match changes {
-                Ok(changes) => self.changes = changes.into_iter(),
+                Ok(changes) => {
+                    self.changes = changes.into_iter();
+                    self.follow_definition().await;
+                }
                 Err(too_slow) => self.end_expired(too_slow),
             },
+            () = view_end => self.is_ended = true,
             () = tokio::time::sleep_until(self.next_bookmark), if self.bookmark_mode != BookmarkMode::None => {
                 self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
                 let revision = self.watcher.delivered_revision();
@@ -228,34 +309,99 @@ impl WatchStream {
         }
     }
 
-    /// Queues the next initial event, or the bookmark after the last one.
-    fn queue_initial_event(&mut self) {
-        let Some(reader) = &mut self.initial_reader else { return };
-        let resource = &self.resource;
-        match reader.next_item() {
-            Ok(Some(cached)) => {
-                if let Some(stored) =
-                    as_stored_object(&cached.value).filter(|stored| self.object_selector.matches(stored))
-                {
-                    let object = self.representation.encode_object(
-                        stored,
-                        resource,
-                        column_definitions_for(!self.has_sent_object),
-                    );
-                    self.has_sent_object = true;
-                    self.pending_chunks.extend(object_codec::watch_event_chunks("ADDED", object));
-                }
-            }
-            Ok(None) => {
-                if self.bookmark_mode == BookmarkMode::AfterInitialEvents {
-                    let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
-                    self.pending_chunks.push_back(encode_bookmark(resource, reader.revision(), end));
-                }
-                self.initial_reader = None;
-                self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
-            }
-            Err(too_slow) => self.end_expired(too_slow),
+    /// Reads the next initial events, or queues the bookmark after the last one.
+    async fn advance_initial_events(&mut self) {
+        if self.resource.conversions().is_none() {
+            self.read_initial_batch(1);
+        } else if let Err(failure) = Box::pin(self.read_initial_items()).await {
+            self.end_unconverted(&failure);
         }
+        let is_read = self.initial_items.is_empty() && !self.is_ended;
+        if let Some(reader) = self.initial_reader.take_if(|_| is_read) {
+            if self.bookmark_mode == BookmarkMode::AfterInitialEvents {
+                let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
+                self.pending_chunks.push_back(encode_bookmark(&self.resource, reader.revision(), end));
+            }
+            self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+        }
+    }
+
+    fn read_initial_batch(&mut self, items_max: usize) {
+        let Some(reader) = &mut self.initial_reader else { return };
+        while self.initial_items.len() < items_max {
+            match reader.next_item() {
+                Ok(Some(item)) => self.initial_items.push_back(item),
+                Ok(None) => return,
+                Err(too_slow) => return self.end_expired(too_slow),
+            }
+        }
+    }
+
+    /// Reads the next initial events and converts them together.
+    async fn read_initial_items(&mut self) -> Result<(), Status> {
+        if let Some(conversions) = self.resource.conversions() {
+            conversions.clear();
+        }
+        self.read_initial_batch(INITIAL_BATCH_MAX);
+        let objects = self.initial_items.iter().filter_map(|cached| as_stored_object(&cached.value));
+        let converting = self.resource.convert_ahead(objects);
+        tokio::select! {
+            converted = converting => converted,
+            () = tokio::time::sleep_until(self.deadline) => Err(Status::service_unavailable("the watch ends")),
+            () = self.stop_token.cancelled() => Err(Status::service_unavailable("the server stops")),
+        }
+    }
+
+    fn queue_initial_event(&mut self, item: &CachedEntry) {
+        let Some(stored) = as_stored_object(&item.value).filter(|stored| self.object_selector.matches(stored)) else {
+            if let Some(failure) = self.object_selector.take_failure() {
+                self.end_unconverted(&failure);
+            }
+            return;
+        };
+        let columns = column_definitions_for(!self.has_sent_object);
+        match self.representation.encode_object(stored, &self.resource, columns) {
+            Ok(object) => {
+                self.has_sent_object = true;
+                self.pending_chunks.extend(object_codec::watch_event_chunks("ADDED", object));
+            }
+            Err(failure) => self.end_unconverted(&failure),
+        }
+    }
+
+    /// Queues the event of a change, after the conversions that it needs.
+    async fn queue_change(&mut self, change: &KeyChange) {
+        for _ in 0..ROUNDS_MAX {
+            let failure = match self.encode_change(change) {
+                Ok(line) => {
+                    self.pending_chunks.extend(line);
+                    if let Some(conversions) = self.resource.conversions() {
+                        conversions.clear();
+                    }
+                    return;
+                }
+                Err(failure) => failure,
+            };
+            let converting = self.resource.run_conversions();
+            let is_converted = tokio::select! {
+                converted = converting => converted,
+                () = tokio::time::sleep_until(self.deadline) => Ok(false),
+                () = self.stop_token.cancelled() => Ok(false),
+            };
+            match is_converted {
+                Ok(true) => {}
+                Ok(false) => return self.end_unconverted(&failure),
+                Err(failure) => return self.end_unconverted(&failure),
+            }
+        }
+        self.is_ended = true;
+    }
+
+    /// Ends the watch without an ERROR event, as kube-apiserver does when it cannot convert an object: the client lists
+    /// again and sees why.
+    fn end_unconverted(&mut self, failure: &Status) {
+        tracing::debug!(reason = failure.message, "watch ended: an object cannot be converted");
+        self.is_ended = true;
     }
 
     fn end_expired(&mut self, too_slow: WatchExpired) {
@@ -263,28 +409,27 @@ impl WatchStream {
         self.is_ended = true;
     }
 
-    /// Encodes a change as this watch sees it; `None` if the selector excludes it.
-    fn encode_change(&mut self, change: &KeyChange) -> Option<Bytes> {
+    /// Encodes a change as this watch sees it; `None` if the selector excludes it. Fails like [`Resource::to_served`].
+    fn encode_change(&mut self, change: &KeyChange) -> Result<Option<Bytes>, Status> {
         let resource = &self.resource;
         let previous = change.previous.as_deref().and_then(|cached| as_stored_object(&cached.value));
         let current = change.current.as_deref().and_then(|cached| as_stored_object(&cached.value));
-        let (kind, object) =
-            watch_event_for(previous, current, change.revision, |stored| self.object_selector.matches(stored))?;
+        let event = watch_event_for(previous, current, change.revision, |stored| self.object_selector.matches(stored));
+        if let Some(failure) = self.object_selector.take_failure() {
+            return Err(failure);
+        }
+        let Some((kind, object)) = event else { return Ok(None) };
         // Unfiltered watches of the stored version share the encoded frame.
         if self.representation == ObjectRepresentation::Full
             && self.object_selector.selects_all()
             && resource.is_stored_form(&object)
         {
-            return Some(change.get_or_encode_frame(|| {
-                object_codec::encode_watch_event(kind, &object_codec::encode_served(&object, resource))
-            }));
+            return Ok(Some(change.get_or_encode_frame(|| object_codec::encode_watch_event(kind, &object.body))));
         }
         let column_definitions = column_definitions_for(!self.has_sent_object);
+        let encoded = self.representation.encode_object(&object, resource, column_definitions)?;
         self.has_sent_object = true;
-        Some(object_codec::encode_watch_event(
-            kind,
-            &self.representation.encode_object(&object, resource, column_definitions),
-        ))
+        Ok(Some(object_codec::encode_watch_event(kind, &encoded)))
     }
 }
 

@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions and APIServices from the cache. This server does not serve the resources that they define,
-//! but must not respond 404 for them: a peer may serve them.
+//! The resources that definitions in storage bring: custom resources, and aggregated APIs from the cache of APIServices.
+//! A resource that this server does not serve itself must not be 404 because of that: a peer may serve it.
 
 use std::sync::Arc;
 
@@ -10,6 +10,9 @@ use registry::{CacheWatcher, CachedValue, Registry, ResourceCache};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use store::Key;
+use tokio::sync::watch;
+
+use crate::definitions::{CustomResources, LiveDefinitions};
 
 pub(super) const CRDS_PREFIX: &str = "apiextensions.k8s.io/customresourcedefinitions";
 pub(super) const API_SERVICES_PREFIX: &str = "apiregistration.k8s.io/apiservices";
@@ -18,40 +21,8 @@ pub(super) const API_SERVICES_PREFIX: &str = "apiregistration.k8s.io/apiservices
 #[derive(Clone, Debug)]
 pub struct StoredDefinitions {
     pub(super) registry: Registry,
-    pub(super) crd_cache: Arc<ResourceCache>,
+    pub(super) live: LiveDefinitions,
     pub(super) api_service_cache: Arc<ResourceCache>,
-}
-
-#[derive(Deserialize)]
-struct CustomResourceDefinition {
-    spec: CustomResourceDefinitionSpec,
-    #[serde(default)]
-    status: CustomResourceDefinitionStatus,
-}
-
-#[derive(Deserialize)]
-struct CustomResourceDefinitionSpec {
-    #[serde(default)]
-    versions: Vec<CustomResourceDefinitionVersion>,
-}
-
-#[derive(Deserialize)]
-struct CustomResourceDefinitionVersion {
-    name: String,
-    #[serde(default)]
-    served: bool,
-}
-
-#[derive(Default, Deserialize)]
-struct CustomResourceDefinitionStatus {
-    #[serde(default)]
-    conditions: Vec<StatusCondition>,
-}
-
-#[derive(Deserialize)]
-struct StatusCondition {
-    r#type: String,
-    status: String,
 }
 
 #[derive(Deserialize)]
@@ -66,30 +37,25 @@ struct ApiServiceSpec {
     service: Option<serde_json::Value>,
 }
 
-impl CustomResourceDefinition {
-    /// True if the definition is established and marks the version as served.
-    fn serves_version(&self, version: &str) -> bool {
-        let is_established =
-            |condition: &StatusCondition| condition.r#type == "Established" && condition.status == "True";
-        self.status.conditions.iter().any(is_established)
-            && self.spec.versions.iter().any(|candidate| candidate.name == version && candidate.served)
-    }
-}
-
 impl DefinitionStorage for StoredDefinitions {
     fn defines(&self, name: GroupVersionResource<&str>) -> bool {
-        let GroupVersionResource { group, version, resource } = name;
-        // A CRD is named RESOURCE.GROUP and an APIService VERSION.GROUP.
-        let definition = decode_by_name::<CustomResourceDefinition>(&self.crd_cache, &format!("{resource}.{group}"));
-        let api_service = decode_by_name::<ApiService>(&self.api_service_cache, &format!("{version}.{group}"));
-        definition.is_some_and(|definition| definition.serves_version(version))
-            || api_service.is_some_and(|service| service.spec.service.is_some())
+        let custom = self.live.snapshot();
+        if custom.resource(name).is_some() || custom.unreadable_reason(name).is_some() {
+            return true;
+        }
+        // An APIService is named VERSION.GROUP.
+        let service_name = format!("{}.{}", name.version, name.group);
+        let api_service = decode_by_name::<ApiService>(&self.api_service_cache, &service_name);
+        api_service.is_some_and(|service| service.spec.service.is_some())
     }
 
     fn watch(&self) -> Box<dyn ChangeNotifications> {
-        let watched = [&self.crd_cache, &self.api_service_cache]
-            .map(|resource_cache| CacheSubscription { resource_cache: resource_cache.clone(), watcher: None });
-        Box::new(DefinitionChanges { registry: self.registry.clone(), subscriptions: watched })
+        let api_services = CacheSubscription { resource_cache: self.api_service_cache.clone(), watcher: None };
+        Box::new(DefinitionChanges {
+            registry: self.registry.clone(),
+            definitions: self.live.snapshots(),
+            api_services,
+        })
     }
 }
 
@@ -104,7 +70,8 @@ fn decode_by_name<T: DeserializeOwned>(resource_cache: &ResourceCache, name: &st
 
 struct DefinitionChanges {
     registry: Registry,
-    subscriptions: [CacheSubscription; 2],
+    definitions: watch::Receiver<Arc<CustomResources>>,
+    api_services: CacheSubscription,
 }
 
 struct CacheSubscription {
@@ -133,35 +100,12 @@ impl CacheSubscription {
 impl ChangeNotifications for DefinitionChanges {
     fn wait_for_change(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let [resources, services] = &mut self.subscriptions;
+            let Self { registry, definitions, api_services } = self;
             tokio::select! {
-                () = resources.wait_for_change(&self.registry) => {}
-                () = services.wait_for_change(&self.registry) => {}
+                // Fails when the server stops: no change will follow.
+                Ok(()) = definitions.changed() => {}
+                () = api_services.wait_for_change(registry) => {}
             }
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(definition: &str, version: &str, expected: bool) {
-        let custom: CustomResourceDefinition = serde_json::from_str(definition).unwrap();
-        assert_eq!(custom.serves_version(version), expected, "{definition} {version}");
-    }
-
-    #[test]
-    fn only_served_versions_of_established_crds_count() {
-        let spec = r#""spec":{"versions":[{"name":"v1","served":true},{"name":"v1beta1","served":false}]}"#;
-        let with = |established: &str| {
-            format!(r#"{{{spec},"status":{{"conditions":[{{"type":"Established","status":"{established}"}}]}}}}"#)
-        };
-        check(&with("True"), "v1", true);
-        check(&with("True"), "v1beta1", false);
-        check(&with("True"), "v2", false);
-        check(&with("False"), "v1", false);
-        check(&format!("{{{spec}}}"), "v1", false);
     }
 }

@@ -14,7 +14,7 @@ use access::tokens::{SigningKey, TokenIssuer};
 use access::{Authorizer, User};
 use api::Target;
 use apiserver::access_control::{AccessRules, AuthenticatedCaller, TokenSigning};
-use apiserver::{ApiServer, Config};
+use apiserver::{ApiServer, Config, ServiceRouting, WebhookConfig};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use edge::audit::AuditedUsers;
@@ -38,6 +38,7 @@ use tasks::Tasks;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use transport::Reloading;
+use transport::peer::Dialer;
 use transport::pki::CertificateAuthority;
 
 const PREFIX: &str = "/registry";
@@ -220,7 +221,14 @@ impl FailingServer {
         cache.wait_for_sync().await.expect("the cache runs");
         let registry = Registry::new(faulty.clone(), cache, Arc::new(FailingBarrier(faulty.clone())));
         let git_version = "v1.36.0".to_owned();
-        let config = Config { git_version, address: "127.0.0.1".to_owned(), watch_seconds_min: 60, feature_gates };
+        let config = Config {
+            git_version,
+            address: "127.0.0.1".to_owned(),
+            watch_seconds_min: 60,
+            feature_gates,
+            webhooks: WebhookConfig { url_dialer: Dialer::direct(), routing: ServiceRouting::ClusterIp },
+            metrics: prometheus::Registry::new(),
+        };
         let (local, _definitions) = ApiServer::new(
             registry,
             served_resources,

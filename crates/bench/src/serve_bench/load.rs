@@ -51,6 +51,21 @@ pub(crate) async fn compare_rates<const N: usize>(
     Ok(rates)
 }
 
+/// Sends GETs of several paths in turns, and returns the rates.
+pub(crate) async fn compare_rates_of_paths<const N: usize>(
+    load: &LoadGenerator,
+    connections: usize,
+    paths: [&'static str; N],
+) -> anyhow::Result<[f64; N]> {
+    let mut rates = [0.0; N];
+    for _ in 0..TURNS {
+        for (rate, path) in rates.iter_mut().zip(paths) {
+            *rate += load.with_turn_duration().run(connections, "GET", path, None).await?.rate / TURNS as f64;
+        }
+    }
+    Ok(rates)
+}
+
 /// Sends the same GET to several targets in turns, on one connection each, and returns the median latencies.
 pub(crate) async fn compare_median_latencies<const N: usize>(
     loads: [&LoadGenerator; N],

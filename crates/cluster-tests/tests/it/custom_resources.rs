@@ -3,11 +3,17 @@
 mod agreement;
 mod clients;
 mod controllers;
+pub(crate) mod conversion;
 mod deletion;
 mod kubectl;
+mod many_definitions;
 mod names;
 mod objects;
+mod openapi;
+pub(crate) mod responses;
 mod storage_version_change;
+mod storage_versions;
+mod watches;
 
 use cluster_tests::client::FullResponse;
 use cluster_tests::wait::eventually;

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+mod apply;
 mod clients;
 mod controllers;
 mod custom_resource;

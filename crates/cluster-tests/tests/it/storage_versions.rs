@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::block_on;
 
-const STORAGE_VERSIONS_PATH: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+pub(crate) const STORAGE_VERSIONS_PATH: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
 /// 1.33 and 1.34 store it as `v1beta1`, 1.36 as `v1`; it is served as `v1` from 1.34 on.
 const CLASSES_STORAGE_VERSION: &str = "storage.k8s.io.volumeattributesclasses";
 const CLASSES_PATH: &str = "/apis/storage.k8s.io/v1/volumeattributesclasses";
@@ -33,7 +33,7 @@ const SHORT_LEASE: [&str; 2] = ["--identity-lease-duration-seconds=3", "--identi
 pub(crate) const CONVERGENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Hostnames of the servers by identity, from their leases.
-async fn hostnames(client: &Client) -> BTreeMap<String, String> {
+pub(crate) async fn hostnames(client: &Client) -> BTreeMap<String, String> {
     let leases = client.get(IDENTITY_LEASES).await.json();
     let named = leases["items"].as_array().into_iter().flatten().filter_map(|lease| {
         let hostname = lease["metadata"]["labels"]["kubernetes.io/hostname"].as_str()?;
@@ -44,7 +44,7 @@ async fn hostnames(client: &Client) -> BTreeMap<String, String> {
 
 /// Formats a StorageVersion as `a=v1 b=v1beta1 | common | AllEncodingVersionsEqual AllServersReporting`; servers by
 /// hostname, `?` for one without a lease.
-async fn summarize_storage_version(client: &Client, name: &str) -> String {
+pub(crate) async fn summarize_storage_version(client: &Client, name: &str) -> String {
     let answer = client.get(&format!("{STORAGE_VERSIONS_PATH}/{name}")).await;
     if answer.status != 200 {
         return answer.status.as_u16().to_string();
@@ -71,7 +71,7 @@ fn condition<'a>(object: &'a Value, wanted: &str) -> &'a Value {
 }
 
 #[track_caller]
-fn wait_for_storage_version(limit: Duration, client: &Client, name: &str, expected: &str) -> Duration {
+pub(crate) fn wait_for_storage_version(limit: Duration, client: &Client, name: &str, expected: &str) -> Duration {
     wait_within(limit, name, async || {
         let found = summarize_storage_version(client, name).await;
         if found == expected { Ok(()) } else { Err(found) }

@@ -64,7 +64,8 @@ fn create_replaces_status_and_update_appends_storage_version() {
 fn new_definition_is_validated_and_warned_of() {
     let gates = FeatureGates::parse(Release::R36, "").unwrap();
     let wrong = definition(&json!({"name": "gadgets.ex.io"}));
-    let errors: Vec<_> = (STRATEGY.validate_new)(&gates, &wrong).iter().map(ToString::to_string).collect();
+    let errors: Vec<_> =
+        crate::value_validation::validate_create(&STRATEGY, &gates, &wrong).iter().map(ToString::to_string).collect();
     expect![[r#"
         metadata.name: Invalid value: "gadgets.ex.io": must be spec.names.plural+"."+spec.group
         status.storedVersions: Invalid value: ["v0"]: must have the storage version v1

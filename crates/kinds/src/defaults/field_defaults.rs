@@ -182,14 +182,6 @@ pub(super) static FIELD_DEFAULTS: &[(&str, &str, &[FieldDefault])] = &[
     ("core.v1", "PersistentVolumeClaimSpec", &[default_if_absent("volumeMode", Text("Filesystem"))]),
     (
         "core.v1",
-        "PersistentVolumeSpec",
-        &[
-            default_if_empty("persistentVolumeReclaimPolicy", Text("Retain")),
-            default_if_absent("volumeMode", Text("Filesystem")),
-        ],
-    ),
-    (
-        "core.v1",
         "PodSpec",
         &[
             default_if_empty("dnsPolicy", Text("ClusterFirst")),

@@ -282,6 +282,7 @@ fn apply_defaults_to_jobs() {
             .spec.failedJobsHistoryLimit 1
             .spec.jobTemplate.metadata {}
             .spec.jobTemplate.spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.schedule ""
             .spec.successfulJobsHistoryLimit 3
             .spec.suspend false
         "#]],
@@ -404,9 +405,10 @@ fn apply_defaults_to_other_kinds() {
             .spec.behavior.scaleDown {"policies":[{"periodSeconds":15,"type":"Percent","value":100}],"selectPolicy":"Max"}
             .spec.behavior.scaleUp.selectPolicy "Max"
             .spec.behavior.scaleUp.stabilizationWindowSeconds 0
+            .spec.maxReplicas 0
             .spec.metrics [{"resource":{"name":"cpu","target":{"averageUtilization":80,"type":"Utilization"}},"type":"Resource"}]
             .spec.minReplicas 1
-            .spec.scaleTargetRef {}
+            .spec.scaleTargetRef {"kind":"","name":""}
         "#]],
     );
     check_added(
@@ -414,8 +416,13 @@ fn apply_defaults_to_other_kinds() {
             "spec": {"names": {"kind": "Widget"}, "versions": [{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]}}),
         &expect![[r#"
             .spec.conversion {"strategy":"None"}
+            .spec.group ""
             .spec.names.listKind "WidgetList"
+            .spec.names.plural ""
             .spec.names.singular "widget"
+            .spec.scope ""
+            .spec.versions[0].served false
+            .spec.versions[1].served false
             .status {"storedVersions":["v2"]}
         "#]],
     );

@@ -1,9 +1,10 @@
-//! What is valid in claims, classes and taints of devices. Expressions of selectors are not compiled here.
+//! What is valid in claims, classes and taints of devices.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::names::check_fully_qualified_name;
 use crate::validation::Field;
 use crate::validation::conditions::check_conditions;
 
@@ -11,9 +12,10 @@ const REQUESTS_MAX: usize = 32;
 const SELECTORS_MAX: usize = 32;
 const SUB_REQUESTS_MAX: usize = 8;
 const POOL_NAME_LENGTH_MAX: usize = 253;
+const POOLS_MAX: i64 = 1000;
 const EXPRESSION_LENGTH_MAX: usize = 10 * 1024;
 const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
-const TOLERATION_EFFECTS: [&str; 2] = ["NoExecute", "NoSchedule"];
+const TOLERATION_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const UNKNOWN_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 const ONE_REQUEST: &str = "exactly one of `exactly` or `firstAvailable` is required";
@@ -50,7 +52,12 @@ pub(super) fn check_claim_spec(spec: Field<'_>) {
     devices.at("constraints").at_most(REQUESTS_MAX);
     for constraint in devices.at("constraints").items() {
         check_request_names(constraint.at("requests"), requests);
-        if !constraint.at("matchAttribute").is_present() && !constraint.at("distinctAttribute").is_present() {
+        let (equal, distinct) = (constraint.at("matchAttribute"), constraint.at("distinctAttribute"));
+        if equal.is_present() {
+            check_fully_qualified_name(equal);
+        } else if distinct.is_present() {
+            check_fully_qualified_name(distinct);
+        } else {
             if constraint.is_enabled("DRAConsumableCapacity") {
                 let detail = r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
                 constraint.required(detail);
@@ -139,37 +146,41 @@ fn check_selectors(selectors: Field<'_>) {
             selector.at("cel").required("");
         } else if expression.text().len() > EXPRESSION_LENGTH_MAX {
             expression.too_long(EXPRESSION_LENGTH_MAX);
+        } else {
+            expression.device_expression();
         }
     });
 }
 
-fn check_request_names(names: Field<'_>, requests: Field<'_>) {
+pub(super) fn check_request_names(names: Field<'_>, requests: Field<'_>) {
     names.at_most(REQUESTS_MAX);
-    for name in names.items() {
-        let mut segments = name.text().split('/');
-        let (request, choice) = (segments.next().unwrap_or_default(), segments.next());
-        if segments.next().is_some() {
-            name.invalid(UNKNOWN_REQUEST);
-            continue;
-        }
-        for segment in [Some(request), choice].into_iter().flatten() {
-            name.check_other(&segment.into(), |segment| {
-                segment.dns_label();
-            });
-        }
-        let found = requests.items().find(|known| known.at("name").text() == request);
-        let is_known = found.is_some_and(|found| {
-            let has_choice = |wanted| found.at("firstAvailable").items().any(|one| one.at("name").text() == wanted);
-            choice.is_none_or(has_choice)
-        });
-        if !is_known {
-            name.invalid_text(UNKNOWN_REQUEST);
-        }
-    }
+    names.each(|name| check_request_name(name, requests));
     names.unique_items();
 }
 
-fn check_configuration(config: Field<'_>) {
+/// The name of a request in the claim, or of one of its alternatives.
+pub(super) fn check_request_name(name: Field<'_>, requests: Field<'_>) {
+    let mut segments = name.text().split('/');
+    let (request, choice) = (segments.next().unwrap_or_default(), segments.next());
+    if segments.next().is_some() {
+        return name.invalid(UNKNOWN_REQUEST);
+    }
+    for segment in [Some(request), choice].into_iter().flatten() {
+        name.check_other(&segment.into(), |segment| {
+            segment.dns_label();
+        });
+    }
+    let found = requests.items().find(|known| known.at("name").text() == request);
+    let is_known = found.is_some_and(|found| {
+        let has_choice = |wanted| found.at("firstAvailable").items().any(|one| one.at("name").text() == wanted);
+        choice.is_none_or(has_choice)
+    });
+    if !is_known {
+        name.invalid_text(UNKNOWN_REQUEST);
+    }
+}
+
+pub(super) fn check_configuration(config: Field<'_>) {
     let opaque = config.at("opaque");
     if !opaque.is_present() {
         return opaque.required("");
@@ -200,7 +211,7 @@ pub(super) fn check_taint_rule_status(rule: Field<'_>) {
     check_conditions(rule.path("status.conditions"));
 }
 
-fn check_taint(taint: Field<'_>) {
+pub(super) fn check_taint(taint: Field<'_>) {
     taint.at("key").qualified_name();
     if !taint.at("value").text().is_empty() {
         taint.at("value").label_value();
@@ -208,7 +219,7 @@ fn check_taint(taint: Field<'_>) {
     taint.at("effect").require_one_of(&TAINT_EFFECTS);
 }
 
-fn check_pool_name(name: Field<'_>) {
+pub(super) fn check_pool_name(name: Field<'_>) {
     if !name.require_text() {
         return;
     }
@@ -222,27 +233,49 @@ fn check_pool_name(name: Field<'_>) {
     }
 }
 
-pub(super) fn check_slice(slice: Field<'_>) {
-    let spec = slice.at("spec");
-    spec.at("driver").csi_driver_name();
-    let pool = spec.at("pool");
-    check_pool_name(pool.at("name"));
-    if pool.at("resourceSliceCount").integer_or_zero() <= 0 {
-        let count = pool.at("resourceSliceCount");
-        count.invalid_as(count.integer_or_zero(), "must be greater than zero");
+const CASELESS_SUBDOMAIN: &str = "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and \
+     end with an alphanumeric character (e.g. 'Example.com', regex used for validation is \
+     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// Declarative rules of newer types word the same conditions in another way.
+fn check_caseless_subdomain(name: Field<'_>) {
+    let text = name.text();
+    if text.len() > POOL_NAME_LENGTH_MAX {
+        name.invalid_text(format!("must be no more than {POOL_NAME_LENGTH_MAX} bytes"));
+    } else if !api::validation::validate_dns1123_subdomain(&text.to_lowercase()).is_empty() {
+        name.invalid_text(CASELESS_SUBDOMAIN);
     }
-    if pool.at("generation").integer_or_zero() < 0 {
-        pool.at("generation").invalid("must be greater than or equal to zero");
+}
+
+fn check_pool_segments(name: Field<'_>) {
+    if name.text().len() > POOL_NAME_LENGTH_MAX {
+        name.too_long(POOL_NAME_LENGTH_MAX);
     }
-    spec.at("sharedCounters").each(|counters| {
-        counters.at("name").dns_label();
-    });
-    let mut names = HashSet::new();
-    for device in spec.at("devices").items() {
-        device.at("name").dns_label();
-        if !names.insert(device.at("name").text()) {
-            device.at("name").duplicate_of(device.at("name").text());
+    for (at, segment) in name.text().split('/').enumerate() {
+        if segment.is_empty() {
+            name.invalid_text(format!("segment {at}: must not be empty"));
+        } else if segment.len() > POOL_NAME_LENGTH_MAX {
+            name.invalid_as(segment, format!("segment {at}: must be no more than {POOL_NAME_LENGTH_MAX} bytes"));
+        } else {
+            let faults = api::validation::validate_dns1123_subdomain(segment);
+            faults.into_iter().for_each(|fault| name.invalid_as(segment, format!("segment {at}: {fault}")));
         }
-        device.at("taints").each(check_taint);
+    }
+}
+
+pub(super) fn check_pool_status_request(request: Field<'_>) {
+    let spec = request.at("spec");
+    let (driver, pool, limit) = (spec.at("driver"), spec.at("poolName"), spec.at("limit"));
+    if driver.require_text() {
+        check_caseless_subdomain(driver);
+    }
+    if pool.is_present() {
+        check_pool_segments(pool);
+    }
+    if limit.integer().is_some_and(|limit| limit < 1) {
+        limit.invalid("must be greater than or equal to 1");
+    }
+    if limit.integer().is_some_and(|limit| limit > POOLS_MAX) {
+        limit.invalid(format!("must be less than or equal to {POOLS_MAX}"));
     }
 }

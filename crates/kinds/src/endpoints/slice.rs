@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
+use api::json::JsonObject;
 use api::validation::{validate_dns1123_label, validate_dns1123_subdomain};
+
+use serde_json::Value;
 
 use super::{PROTOCOLS, check_endpoint_address};
 use crate::validation::Field;
@@ -102,5 +105,18 @@ fn check_domain(address: Field<'_>) {
         address.invalid_as(domain, "should be a domain with at least two segments separated by dots");
     } else if let Some((label, errors)) = label {
         address.invalid_as(label, errors.join(","));
+    }
+}
+
+/// Version v1 has the topology of an endpoint only to read what an older version stored: others are dropped.
+pub(super) fn drop_topology(slice: &mut JsonObject, stored: &[Value]) {
+    let Some(Value::Array(endpoints)) = slice.get_mut("endpoints") else { return };
+    let topologies = |endpoints: &[Value]| -> Vec<Option<Value>> {
+        endpoints.iter().map(|endpoint| endpoint.get("deprecatedTopology").cloned()).collect()
+    };
+    if topologies(endpoints) != topologies(stored) {
+        for endpoint in endpoints.iter_mut().filter_map(Value::as_object_mut) {
+            endpoint.remove("deprecatedTopology");
+        }
     }
 }

@@ -16,7 +16,7 @@ pub(super) static ADMISSION_REGISTRATION: BuiltInGroup = group(
             .versions(MUTATING_VERSIONS)
             .storage_versions(MUTATING_STORED),
         cluster_scoped_kind("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings")
-            .strategy(&admission::POLICY_BINDING_STRATEGY)
+            .strategy(&admission::MUTATING_BINDING_STRATEGY)
             .categories(&["api-extensions"])
             .versions(MUTATING_VERSIONS)
             .storage_versions(MUTATING_STORED),
@@ -30,7 +30,7 @@ pub(super) static ADMISSION_REGISTRATION: BuiltInGroup = group(
             .versions(VALIDATING_VERSIONS)
             .status(),
         cluster_scoped_kind("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
-            .strategy(&admission::POLICY_BINDING_STRATEGY)
+            .strategy(&admission::VALIDATING_BINDING_STRATEGY)
             .categories(&["api-extensions"])
             .versions(VALIDATING_VERSIONS),
         cluster_scoped_kind("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")

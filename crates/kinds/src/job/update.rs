@@ -58,7 +58,7 @@ fn check_template(update: ObjectUpdate<'_>) -> Option<FieldError> {
         false => (path, Some(&allowed)),
     };
     let is_kept = is_field_equal(update.field(path)?, allowed, update.new_value(path));
-    (!is_kept).then(|| FieldError::invalid(path, update.displayed_value(path), FIELD_IS_IMMUTABLE))
+    (!is_kept).then(|| update.invalid(path, path, FIELD_IS_IMMUTABLE))
 }
 
 /// True if the job has no pods: none is active, and it never started or has the condition `Suspended`.

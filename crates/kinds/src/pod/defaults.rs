@@ -116,6 +116,9 @@ fn default_pull_policy(image: &str) -> &'static str {
     if has_latest_tag(image) { "Always" } else { "IfNotPresent" }
 }
 
+/// Longer names of images are not valid.
+const IMAGE_LENGTH_MAX: usize = 255;
+
 /// Whether the tag is `latest`, stated or implied; an invalid image name has no tag.
 fn has_latest_tag(image: &str) -> bool {
     let (name, has_digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
@@ -128,8 +131,13 @@ fn has_latest_tag(image: &str) -> bool {
         Some((host, path)) if host == "localhost" || host.contains(['.', ':']) || host != host.to_lowercase() => path,
         Some(_) | None => repository,
     };
-    let is_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "._/-".contains(letter);
-    let is_image = !path.is_empty() && path.chars().all(is_name);
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(is_letter)
+            && part.ends_with(is_letter)
+            && part.chars().all(|letter| is_letter(letter) || "._-".contains(letter))
+    };
+    let is_image = path.len() <= IMAGE_LENGTH_MAX && path.split('/').all(is_part);
     is_image && (tag == "latest" || tag.is_empty() && !has_digest)
 }
 

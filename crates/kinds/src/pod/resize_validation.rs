@@ -248,7 +248,7 @@ fn check_other_fields(update: ObjectUpdate<'_>) -> Option<FieldError> {
         return None;
     }
     let detail = match update.gates.release() < Release::R33 {
-        true => format!("{ONLY_CPU_AND_MEMORY}\n{}", unified_diff(old.unwrap_or(&Value::Null), &allowed)),
+        true => format!("{ONLY_CPU_AND_MEMORY}\n{}", unified_diff(old.unwrap_or(&Value::Null), &allowed, None)),
         false => ONLY_CPU_AND_MEMORY.to_owned(),
     };
     Some(FieldError::forbidden("spec", detail))

@@ -2,6 +2,7 @@
 
 use api::FieldError;
 use api::json::JsonObject;
+use schema::TypeForm;
 use schema::semantic_equality::is_field_equal;
 use serde_json::{Map, Value};
 
@@ -40,7 +41,8 @@ pub(crate) fn check_pod(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let Some(spec) = update.field("spec") else { return errors };
     let allowed = Value::Object(allowed);
     if !is_field_equal(spec, update.old_value("spec"), Some(&allowed)) {
-        let difference = unified_diff(update.old_value("spec").unwrap_or(&Value::Null), &allowed);
+        let difference =
+            unified_diff(update.old_value("spec").unwrap_or(&Value::Null), &allowed, Some(spec.value_type()));
         let resources = if allows_resource_changes(update) { MUTABLE_RESOURCES } else { "" };
         let detail = format!("pod updates may not change fields other than {MUTABLE_FIELDS}{resources}\n{difference}");
         errors.push(FieldError::forbidden("spec", detail));
@@ -67,7 +69,11 @@ pub(crate) fn check_ephemeral_containers(update: ObjectUpdate<'_>) -> Vec<FieldE
                 continue;
             }
             Some(new) => {
-                format!("existing ephemeral containers {name:?} may not be changed\n{}", unified_diff(old, new))
+                let item = update.field(path).and_then(|list| match list.value_type().form() {
+                    TypeForm::List(items) => Some(items),
+                    _ => None,
+                });
+                format!("existing ephemeral containers {name:?} may not be changed\n{}", unified_diff(old, new, item))
             }
             None => format!("existing ephemeral containers {name:?} may not be removed\n"),
         };

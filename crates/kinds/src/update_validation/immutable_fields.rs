@@ -49,7 +49,7 @@ impl ImmutableField {
         }
         match self.violation {
             ViolationMessage::Invalid(detail) => {
-                let error = FieldError::invalid(self.displayed_path, update.displayed_value(self.path), detail);
+                let error = update.invalid(self.displayed_path, self.path, detail);
                 let is_selector =
                     matches!(field.value_type().form(), TypeForm::Struct(kind) if kind.name() == "LabelSelector");
                 Some(if is_selector { error.showing(go_label_selector(new)) } else { error })

@@ -1,16 +1,27 @@
 //! Unified diff of two values for error messages.
 
+use schema::ValueType;
 use serde_json::Value;
+
+use super::go_form::{GoLayout, go_form};
 
 /// Lines around a difference.
 const CONTEXT_LINES: usize = 3;
 /// Bounds the message when a whole object differs.
 const DIFF_LINES_MAX: usize = 200;
 
-/// Both values as indented JSON, from the first line that differs to the last, in the form of `diff -u`. Empty if they
-/// are equal.
-pub(crate) fn unified_diff(old: &Value, new: &Value) -> String {
-    let [old, new] = [old, new].map(|value| serde_json::to_string_pretty(value).unwrap_or_default());
+/// Both values with a line per field, from the first line that differs to the last, in the form of `diff -u`. Empty if
+/// they are equal. A value whose type is not known is shown as JSON.
+pub(crate) fn unified_diff(old: &Value, new: &Value, shape: Option<ValueType<'_>>) -> String {
+    let [old, new] = [old, new].map(|value| {
+        let form = shape.and_then(|shape| go_form(value, shape, GoLayout::Indented));
+        form.unwrap_or_else(|| serde_json::to_string_pretty(value).unwrap_or_default())
+    });
+    diff_lines(&old, &new)
+}
+
+/// The lines that differ between two texts.
+pub(crate) fn diff_lines(old: &str, new: &str) -> String {
     let [old, new]: [Vec<&str>; 2] = [old.lines().collect(), new.lines().collect()];
     let same = |(old, new): &(&&str, &&str)| old == new;
     let before = old.iter().zip(&new).take_while(same).count();
@@ -53,7 +64,7 @@ mod tests {
                "f": 6,
                "g": 7,
         "#]]
-        .assert_eq(&unified_diff(&old, &new));
+        .assert_eq(&unified_diff(&old, &new, None));
     }
 
     #[test]
@@ -63,8 +74,8 @@ mod tests {
             -1
             +2
         "#]]
-        .assert_eq(&unified_diff(&json!(1), &json!(2)));
-        assert_eq!(unified_diff(&json!({"a": 1}), &json!({"a": 1})), "");
+        .assert_eq(&unified_diff(&json!(1), &json!(2), None));
+        assert_eq!(unified_diff(&json!({"a": 1}), &json!({"a": 1}), None), "");
     }
 
     #[test]
@@ -77,6 +88,6 @@ mod tests {
                1
              ]
         "#]]
-        .assert_eq(&unified_diff(&json!([1, 1]), &json!([1, 1, 1])));
+        .assert_eq(&unified_diff(&json!([1, 1]), &json!([1, 1, 1]), None));
     }
 }

@@ -209,6 +209,14 @@ impl<'a> Field<'a> {
         self.report.gates.enabled(gate)
     }
 
+    pub(crate) fn gates(self) -> &'a FeatureGates {
+        self.report.gates
+    }
+
+    pub(crate) fn release_minor(self) -> u8 {
+        self.report.gates.release().minor()
+    }
+
     /// The number of errors so far, to learn whether a rule found one.
     pub(crate) fn error_count(self) -> usize {
         self.report.errors.borrow().len()

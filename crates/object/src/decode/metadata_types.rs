@@ -58,7 +58,7 @@ const MANAGED_FIELDS: &[(&str, MetadataType)] = &[
 ];
 
 /// Rejects metadata fields of wrong types and drops null ones.
-pub(super) fn check_metadata(object: &mut Map<String, Value>) -> Result<(), String> {
+pub(super) fn check_metadata(object: &mut Map<String, Value>, kind: &str) -> Result<(), String> {
     match object.get_mut("metadata") {
         None => Ok(()),
         Some(Value::Null) => {
@@ -67,7 +67,7 @@ pub(super) fn check_metadata(object: &mut Map<String, Value>) -> Result<(), Stri
         }
         Some(Value::Object(metadata)) => check_fields(metadata, OBJECT_META, "ObjectMeta.metadata"),
         Some(other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_))) => {
-            Err(type_mismatch_error(other, ".metadata", "v1.ObjectMeta"))
+            Err(type_mismatch_error(other, &format!("{kind}.metadata"), "v1.ObjectMeta"))
         }
     }
 }
@@ -134,7 +134,7 @@ fn type_mismatch_error(value: &Value, path: &str, expected: &str) -> String {
 }
 
 /// Name of a JSON type in Go's decoder errors.
-pub(crate) fn go_json_type_name(value: &Value) -> &'static str {
+pub fn go_json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -152,7 +152,7 @@ fn decode_object_rejects_metadata_of_wrong_type() {
     );
     check_json(r#"{"metadata":null}"#, &expect![[r#"{"apiVersion":"v1","kind":"Pod"}"#]]);
     for (metadata, error) in [
-        (json!(1), "json: cannot unmarshal number into Go struct field .metadata of type v1.ObjectMeta"),
+        (json!(1), "json: cannot unmarshal number into Go struct field Pod.metadata of type v1.ObjectMeta"),
         (
             json!({"name": 1}),
             "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string",

@@ -217,15 +217,14 @@ fn update_checks_uid_and_resource_version() {
         &with(json!({"resourceVersion": "x"})),
         &expect![[r#"Unclassified("strconv.ParseUint: parsing \"x\": invalid syntax")"#]],
     );
-    check(
-        prepare_update,
-        KindRules::NO_STATUS,
-        &stored(),
-        &with(json!({"uid": "v"})),
-        &expect![[
-            r#"Conflict { subject: Resource, reason: "Precondition failed: UID in precondition: v, UID in object meta: u" }"#
-        ]],
+    // The uid is the precondition of a PUT only; validation rejects a patch that changes it.
+    assert_eq!(
+        ensure_uid_matches(&object(&stored()), &object(&with(json!({"uid": "v"})))).unwrap_err().to_string(),
+        "Precondition failed: UID in precondition: v, UID in object meta: u"
     );
+    let mut patched = object(&with(json!({"uid": "v"})));
+    assert_eq!(prepare_update(&object(&stored()), &mut patched, &KindRules::NO_STATUS), Ok(()));
+    assert_eq!(patched["metadata"]["uid"], "v");
     check(
         prepare_update,
         KindRules::CUSTOM,

@@ -349,7 +349,7 @@ fn expect_kind_rejects_patched_kind_or_metadata() {
         ),
         (
             json!({"metadata": 1}),
-            r#"patch: Invalid value: "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":1}": Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field .metadata of type v1.ObjectMeta"#,
+            r#"patch: Invalid value: "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":1}": Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field Pod.metadata of type v1.ObjectMeta"#,
         ),
     ] {
         let rejection = expect_kind(patched, POD).unwrap_err();

@@ -5,11 +5,10 @@ use api::json::JsonObject;
 use api::time::Time;
 use object::decode::{self, BodyEncoding};
 use object::delete::{self, DeleteOptions, DeleteOutcome};
-use object::managed_fields::{self, FieldManager};
 use object::metadata::{self, CreateContext};
 use object::patch::{self, MergePatch};
 use object::{KindRules, Rejection, validate};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 const KIND: GroupVersionKind<&str> = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
 const RULES: KindRules = KindRules::NAMESPACED;
@@ -38,17 +37,12 @@ fn time(text: &str) -> Time {
     text.parse().expect("test value is a time")
 }
 
-fn writer(subresource: &str) -> FieldManager<'_> {
-    FieldManager { name: "test", api_version: "apps/v1", subresource, now: time("2026-01-02T00:00:00Z") }
-}
-
 fn create(body: &Value) -> Result<FakeStorage, Rejection> {
     let mut object = decode::decode_object(body.to_string().as_bytes(), BodyEncoding::Json, KIND)?.value;
     decode::ensure_namespace_matches(&mut object, "default")?;
     metadata::dedup_owner_references(&mut object);
     let stamp = CreateContext { now: time("2026-01-01T00:00:00Z"), uid: "u-1", random: 42 };
     metadata::prepare_create(&mut object, &RULES, &stamp)?;
-    managed_fields::record_update(&Map::new(), &mut object, &writer(""));
     Rejection::ensure_no_errors(validate::validate_metadata(&object, &RULES))?;
     Ok(FakeStorage { object, revision: 1 })
 }
@@ -65,7 +59,6 @@ fn finish_update(stored: &mut FakeStorage, mut new: JsonObject, subresource: &st
     let old = stored.current();
     let prepare = if subresource.is_empty() { metadata::prepare_update } else { metadata::prepare_status_update };
     prepare(&old, &mut new, &RULES)?;
-    managed_fields::record_update(&old, &mut new, &writer(subresource));
     Rejection::ensure_no_errors(validate::validate_metadata_update(&old, &new, &RULES))?;
     if delete::is_removed_by_update(&old, &new) {
         return Ok(UpdateOutcome::Removed);

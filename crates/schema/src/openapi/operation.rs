@@ -47,8 +47,12 @@ pub enum OperationAction {
 const META_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 const JSON_MEDIA_TYPES: [&str; 2] = ["application/json", "application/yaml"];
-const PATCH_MEDIA_TYPES: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+const PATCH_MEDIA_TYPES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
 
 /// The parameters in the query of an action, with their types.
 const LIST_PARAMETERS: &[(&str, &str)] = &[

@@ -31,17 +31,35 @@ mod number {
     pub(super) const QUERY_IN: u32 = 2;
     pub(super) const QUERY_NAME: u32 = 4;
     pub(super) const QUERY_TYPE: u32 = 6;
-    pub(super) const SCHEMA_REF: u32 = 1;
-    pub(super) const SCHEMA_FORMAT: u32 = 2;
     pub(super) const SCHEMA_REQUIRED: u32 = 19;
+    pub(super) const SCHEMA_ENUM: u32 = 20;
     pub(super) const SCHEMA_ADDITIONAL: u32 = 21;
     pub(super) const SCHEMA_TYPE: u32 = 22;
     pub(super) const SCHEMA_ITEMS: u32 = 23;
     pub(super) const SCHEMA_PROPERTIES: u32 = 25;
+    pub(super) const SCHEMA_EXAMPLE: u32 = 30;
     pub(super) const SCHEMA_EXTENSION: u32 = 31;
     pub(super) const ANY_YAML: u32 = 2;
+    pub(super) const ADDITIONAL_BOOLEAN: u32 = 2;
     /// Of messages that wrap one other.
     pub(super) const ONLY: u32 = 1;
+    /// Fields of a schema whose value is one text.
+    pub(super) const SCHEMA_TEXTS: [(u32, &str); 5] =
+        [(1, "$ref"), (2, "format"), (3, "title"), (4, "description"), (13, "pattern")];
+    /// Fields of a schema whose value is a floating-point number.
+    pub(super) const SCHEMA_DOUBLES: [(u32, &str); 3] = [(6, "multipleOf"), (7, "maximum"), (9, "minimum")];
+    /// Fields of a schema whose value is an integer or a boolean.
+    pub(super) const SCHEMA_INTEGERS: [(u32, &str); 9] = [
+        (8, "exclusiveMaximum"),
+        (10, "exclusiveMinimum"),
+        (11, "maxLength"),
+        (12, "minLength"),
+        (14, "maxItems"),
+        (15, "minItems"),
+        (16, "uniqueItems"),
+        (17, "maxProperties"),
+        (18, "minProperties"),
+    ];
 }
 
 /// The document, from the values that the JSON form is written from.
@@ -103,17 +121,38 @@ fn encode_query_parameter(parameter: &Value) -> Option<EncodedMessage> {
 fn encode_schema(value: &Value) -> EncodedMessage {
     let mut message = EncodedMessage::default();
     let text = |name: &str| value.get(name).and_then(Value::as_str);
-    if let Some(reference) = text("$ref") {
-        message.push_text(number::SCHEMA_REF, reference);
+    for (number, name) in number::SCHEMA_TEXTS {
+        if let Some(text) = text(name) {
+            message.push_text(number, text);
+        }
     }
-    if let Some(format) = text("format") {
-        message.push_text(number::SCHEMA_FORMAT, format);
+    for (number, name) in number::SCHEMA_DOUBLES {
+        if let Some(double) = value.get(name).and_then(Value::as_f64) {
+            message.push_double(number, double);
+        }
+    }
+    for (number, name) in number::SCHEMA_INTEGERS {
+        let Some(value) = value.get(name) else { continue };
+        if let Some(integer) = value.as_u64().or_else(|| value.as_bool().map(u64::from)) {
+            message.push_integer(number, integer);
+        }
+    }
+    for value in value.get("enum").and_then(Value::as_array).into_iter().flatten() {
+        message.push(number::SCHEMA_ENUM, &encode_any(value));
+    }
+    if let Some(example) = value.get("example") {
+        message.push(number::SCHEMA_EXAMPLE, &encode_any(example));
     }
     for name in value.get("required").and_then(Value::as_array).into_iter().flatten() {
         message.push_text(number::SCHEMA_REQUIRED, name.as_str().unwrap_or_default());
     }
     if let Some(values) = value.get("additionalProperties") {
-        message.push(number::SCHEMA_ADDITIONAL, &EncodedMessage::wrapping(number::ONLY, &encode_schema(values)));
+        let mut additional = EncodedMessage::default();
+        match values.as_bool() {
+            Some(allows) => additional.push_integer(number::ADDITIONAL_BOOLEAN, allows.into()),
+            None => additional.push(number::ONLY, &encode_schema(values)),
+        }
+        message.push(number::SCHEMA_ADDITIONAL, &additional);
     }
     if let Some(word) = text("type") {
         let mut words = EncodedMessage::default();
@@ -142,10 +181,14 @@ fn encode_properties(fields: &Map<String, Value>) -> EncodedMessage {
 fn push_extensions(message: &mut EncodedMessage, number: u32, value: &Value) {
     let fields = value.as_object().into_iter().flatten();
     for (name, value) in fields.filter(|(name, _)| name.starts_with("x-")) {
-        let mut any = EncodedMessage::default();
-        any.push_text(number::ANY_YAML, &value.to_string());
-        message.push(number, &named_member(name, &any));
+        message.push(number, &named_member(name, &encode_any(value)));
     }
+}
+
+fn encode_any(value: &Value) -> EncodedMessage {
+    let mut any = EncodedMessage::default();
+    any.push_text(number::ANY_YAML, &value.to_string());
+    any
 }
 
 fn named_member(name: &str, value: &EncodedMessage) -> EncodedMessage {
@@ -173,6 +216,16 @@ impl EncodedMessage {
 
     fn push_text(&mut self, number: u32, text: &str) {
         self.push_bytes(number, text.as_bytes());
+    }
+
+    fn push_double(&mut self, number: u32, value: f64) {
+        encode_key(number, WireType::SixtyFourBit, &mut self.0);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn push_integer(&mut self, number: u32, value: u64) {
+        encode_key(number, WireType::Varint, &mut self.0);
+        encode_varint(value, &mut self.0);
     }
 
     fn push_bytes(&mut self, number: u32, bytes: &[u8]) {

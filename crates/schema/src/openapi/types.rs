@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::descriptions;
 use crate::{SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType};
 
 /// A version of OpenAPI.
@@ -106,8 +107,13 @@ fn special_definition(special: SpecialType, dialect: Dialect) -> Value {
 
 fn struct_definition(found: StructType<'_>, dialect: Dialect, group_versions: &[(&str, &str)]) -> Value {
     let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
-    let properties: Map<String, Value> =
-        found.fields().map(|field| (field.name().to_owned(), property_schema(field, dialect))).collect();
+    let name = found.definition();
+    schema.extend(descriptions::of_type(&name).map(|text| ("description".to_owned(), text.into())));
+    let property = |field: StructField<'_>| {
+        let description = descriptions::of_field(&name, field.name());
+        (field.name().to_owned(), property_schema(field, description, dialect))
+    };
+    let properties: Map<String, Value> = found.fields().map(property).collect();
     if !properties.is_empty() {
         schema.insert("properties".to_owned(), properties.into());
     }
@@ -117,7 +123,7 @@ fn struct_definition(found: StructType<'_>, dialect: Dialect, group_versions: &[
     }
     let kinds: Vec<Value> = match found.kind() {
         Some(kind) => vec![json!({"group": kind.group, "version": kind.version, "kind": kind.kind})],
-        None if COMMON_TO_ALL_GROUPS.contains(&found.definition().as_str()) => {
+        None if COMMON_TO_ALL_GROUPS.contains(&name.as_str()) => {
             let of =
                 |(group, version): &(&str, &str)| json!({"group": group, "version": version, "kind": found.name()});
             group_versions.iter().map(of).collect()
@@ -133,11 +139,12 @@ fn struct_definition(found: StructType<'_>, dialect: Dialect, group_versions: &[
     Value::Object(schema)
 }
 
-fn property_schema(field: StructField<'_>, dialect: Dialect) -> Value {
+fn property_schema(field: StructField<'_>, description: Option<&str>, dialect: Dialect) -> Value {
     let Value::Object(mut schema) = value_schema(field.value_type(), dialect) else {
         unreachable!("a schema is an object")
     };
-    let marks = kubernetes_extensions(field, dialect);
+    let mut marks = kubernetes_extensions(field, dialect);
+    marks.extend(description.map(|text| ("description".to_owned(), text.into())));
     // Siblings of a reference mean nothing in OpenAPI 3.0, so the reference goes one level down.
     if dialect == Dialect::V3 && !marks.is_empty() && schema.contains_key("$ref") {
         schema = Map::from_iter([("allOf".to_owned(), json!([schema]))]);

@@ -131,7 +131,7 @@ fn check_types_errors_in_lists_match_go() {
     check_pod_spec(
         &json!({"volumes": [{"name": "v", "hostPath": {"path": 1}}]}),
         &expect![
-            "json: cannot unmarshal number into Go struct field HostPathVolumeSource.spec.volumes.hostPath.path of type string"
+            "json: cannot unmarshal number into Go struct field HostPathVolumeSource.spec.volumes.VolumeSource.hostPath.path of type string"
         ],
     );
     check_pod_spec(
@@ -177,13 +177,13 @@ fn check_types_checks_special_types() {
     check_container(
         &json!({"ports": [{"containerPort": 80}], "livenessProbe": {"httpGet": {"port": true}}}),
         &expect![
-            "json: cannot unmarshal bool into Go struct field HTTPGetAction.spec.containers.livenessProbe.httpGet.port of type int32"
+            "json: cannot unmarshal bool into Go struct field HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32"
         ],
     );
     check_container(
         &json!({"livenessProbe": {"httpGet": {"port": 80.5}}}),
         &expect![
-            "json: cannot unmarshal number 80.5 into Go struct field HTTPGetAction.spec.containers.livenessProbe.httpGet.port of type int32"
+            "json: cannot unmarshal number 80.5 into Go struct field HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port of type int32"
         ],
     );
     check_container(&json!({"livenessProbe": {"httpGet": {"port": "http"}}}), &expect![[r#""#]]);

@@ -90,6 +90,7 @@ fn config(dir: &Path, release: Release) -> Config {
         gates,
         limits: RequestLimits { reads: 0, writes: 0, request_timeout: Duration::from_secs(60) },
         watch_seconds_min: 60,
+        service_routing: server::ServiceRouting::default(),
         shutdown_delay: Duration::ZERO,
     }
 }

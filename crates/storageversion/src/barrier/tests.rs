@@ -6,9 +6,16 @@ use crate::members::MemberSet;
 use crate::testing::{parse_registrations, update_of};
 
 fn barrier_with_lease() -> PublicationBarrier {
+    barrier_of("core.pods=v1")
+}
+
+fn barrier_without_built_ins() -> PublicationBarrier {
+    barrier_of("")
+}
+
+fn barrier_of(built_in: &str) -> PublicationBarrier {
     let metrics = Metrics::new(&prometheus::Registry::new());
-    let barrier =
-        PublicationBarrier::new("a".into(), Duration::from_secs(30), &parse_registrations("core.pods=v1"), metrics);
+    let barrier = PublicationBarrier::new("a".into(), Duration::from_secs(30), &parse_registrations(built_in), metrics);
     barrier.set_lease_renewals(watch::channel(Some(Instant::now())).1);
     barrier
 }
@@ -49,7 +56,7 @@ async fn fence_has_revision_of_storage_version_object() {
 #[tokio::test(start_paused = true)]
 async fn observe_ignores_older_revisions() {
     let barrier = barrier_with_lease();
-    let slot = barrier.unpublished().pop().unwrap();
+    let slot = barrier.unpublished(ResourceClass::BuiltIn).pop().unwrap();
     // The publisher's write is known before the snapshots contain it.
     barrier.observe(&slot, Some(&object_with_entries(50, "a")), 50);
     barrier.observe_all(&snapshot(40, None));
@@ -85,12 +92,15 @@ async fn stale_permit_is_reevaluated_on_current_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn register_closes_only_on_changed_registration() {
-    let barrier = barrier_with_lease();
+async fn only_a_changed_custom_registration_is_closed() {
+    let barrier = barrier_without_built_ins();
+    let register =
+        |text| barrier.replace_custom_registrations(&parse_registrations(text).into_values().collect::<Vec<_>>());
+    register("core.pods=v1");
     barrier.observe_all(&snapshot(10, Some(object_with_entries(10, "a"))));
-    barrier.register(parse_registrations("core.pods=v1").values().next().unwrap());
+    register("core.pods=v1 example.com.widgets=v1");
     check_fence_revision(&barrier, Some(10));
-    barrier.register(parse_registrations("core.pods=v2").values().next().unwrap());
+    register("core.pods=v2");
     check_fence_revision(&barrier, None);
     barrier.observe_all(&snapshot(20, Some(object_with_entries(10, "a"))));
     check_fence_revision(&barrier, None);

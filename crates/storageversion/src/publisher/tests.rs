@@ -169,35 +169,110 @@ async fn barrier_closes_with_expired_lease_and_reopens_on_renewal() {
     assert!(a.permit("core.pods").is_ok());
 }
 
+fn custom(text: &str) -> Vec<Arc<Registration>> {
+    parse_registrations(text).into_values().collect()
+}
+
+const WIDGETS: api::GroupResource<&str> = api::GroupResource { group: "example.com", resource: "widgets" };
+
 #[tokio::test(start_paused = true)]
-async fn resources_register_change_and_unregister_at_run_time() {
+async fn custom_resources_register_change_and_unregister_at_run_time() {
     let storage = MemoryCluster::new();
     storage.set_members("a");
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
     a.renew();
     a.manager.wait_until_published().await;
-    let custom = |version: &str| {
-        let all = parse_registrations(&format!("example.com.widgets={version}"));
-        Registration::clone(all.values().next().unwrap())
-    };
     assert_eq!(a.permit("example.com.widgets"), Ok(None), "not registered yet, so not held");
-    a.manager.register_and_publish(custom("example.com/v1")).await;
+    a.barrier.replace_custom_registrations(&custom("example.com.widgets=example.com/v1"));
+    assert!(a.permit("example.com.widgets").is_err());
+    a.barrier.wait_until_permitted(WIDGETS).await;
     assert_eq!(storage.describe("example.com.widgets"), "a=example.com/v1 | example.com/v1 | True True");
     let first = a.permit("example.com.widgets").unwrap().unwrap();
     a.storage.set_behavior(ClusterBehavior::Failing);
-    let (versions, next) = (a.manager.clone(), custom("example.com/v2"));
-    let changing = async { versions.register_and_publish(next).await };
+    a.barrier.replace_custom_registrations(&custom("example.com.widgets=example.com/v2"));
     tokio::select! {
-        () = changing => panic!("the registration cannot be published while storage fails"),
+        () = a.barrier.wait_until_permitted(WIDGETS) => panic!("nothing can be published while storage fails"),
         () = sleep_ms(1_000) => {}
     }
     assert!(a.permit("example.com.widgets").is_err(), "neither version may be written");
     a.storage.set_behavior(ClusterBehavior::Healthy);
-    a.manager.register_and_publish(custom("example.com/v2")).await;
+    a.barrier.wait_until_permitted(WIDGETS).await;
     assert!(a.permit("example.com.widgets").unwrap().unwrap().revision > first.revision);
-    a.manager.unregister(api::GroupResource { group: "example.com", resource: "widgets" });
+    a.barrier.replace_custom_registrations(&[]);
     sleep_ms(100).await;
     assert_eq!(storage.describe("example.com.widgets"), "-");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_custom_entry_delays_neither_readiness_nor_other_entries() {
+    let storage = MemoryCluster::new();
+    storage.set_members("a");
+    storage.make_unwritable("example.com.widgets");
+    let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
+    a.barrier
+        .replace_custom_registrations(&custom("example.com.gadgets=example.com/v1 example.com.widgets=example.com/v1"));
+    a.renew();
+    a.manager.wait_until_published().await;
+    sleep_ms(10).await;
+    assert_eq!(a.manager.check_writable(), Ok(()), "custom resources do not count");
+    assert_eq!(storage.describe("example.com.gadgets"), "a=example.com/v1 | example.com/v1 | True True");
+    let held = a.permit("example.com.widgets").unwrap_err();
+    assert_eq!(held.last_error.as_deref(), Some("unwritable"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn custom_registration_does_not_replace_a_built_in_one() {
+    let storage = MemoryCluster::new();
+    storage.set_members("a");
+    let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
+    a.renew();
+    a.manager.wait_until_published().await;
+    a.barrier.replace_custom_registrations(&custom("apps.deployments=apps/v9"));
+    sleep_ms(100).await;
+    assert_eq!(storage.describe("apps.deployments"), "a=apps/v1 | apps/v1 | True True");
+    assert_eq!(a.manager.check_writable(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn restart_keeps_custom_entries_until_definitions_are_known() {
+    let storage = MemoryCluster::new();
+    storage.set_members("a");
+    let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
+    a.barrier
+        .replace_custom_registrations(&custom("example.com.gone=example.com/v1 example.com.widgets=example.com/v1"));
+    a.renew();
+    a.barrier.wait_until_permitted(WIDGETS).await;
+    sleep_ms(10).await;
+    a.stop().await;
+    storage.take_log();
+    let again = PublishingServer::start("a", &storage, TWO_RESOURCES);
+    again.barrier.expect_custom_registrations();
+    again.renew();
+    again.manager.wait_until_published().await;
+    sleep_ms(1_000).await;
+    assert_eq!(storage.take_log(), "", "the definitions are not known yet");
+    again.barrier.replace_custom_registrations(&custom("example.com.widgets=example.com/v1"));
+    again.barrier.wait_until_permitted(WIDGETS).await;
+    sleep_ms(1_000).await;
+    assert_eq!(storage.take_log(), "delete example.com.gone", "an unchanged entry is not written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resource_with_a_waiting_write_is_published_before_others() {
+    let storage = MemoryCluster::new();
+    storage.set_members("a");
+    let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
+    let many: Vec<String> = (0..1_000).map(|number| format!("example.com.r{number:03}=example.com/v1")).collect();
+    a.barrier.replace_custom_registrations(&custom(&many.join(" ")));
+    let last = api::GroupResource { group: "example.com", resource: "r777" };
+    tokio::join!(a.barrier.wait_until_permitted(last), async {
+        tokio::task::yield_now().await;
+        a.renew();
+    });
+    let published = storage.take_log().matches("put example.com").count();
+    assert!(published <= 3 * CONCURRENT_CUSTOM_WRITES, "{published} were published first");
+    sleep_ms(60_000).await;
+    assert_eq!(published + storage.take_log().matches("put example.com").count(), 1_000, "each once");
 }
 
 #[tokio::test(start_paused = true)]

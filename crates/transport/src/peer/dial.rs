@@ -45,10 +45,10 @@ pub struct ProxyTls {
 }
 
 /// Opens connections to peers along the configured route.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Dialer(EgressRoute);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum EgressRoute {
     Direct,
     Unix(PathBuf),

@@ -294,6 +294,11 @@ impl ConnectionPool {
         self.all_h2_connections().for_each(|streams| streams.close_expired(generation, age_max));
     }
 
+    /// Returns host and port of the peer.
+    pub fn address(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    }
+
     /// Returns the number of idle HTTP/1.1 connections.
     pub fn idle_count(&self) -> usize {
         self.idle.lock().len()

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::client::WantsClientCert;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder};
 use tasks::Tasks;
 
+use crate::client_ca::{bundle_verifier, system_verifier};
 use crate::pki::CertificateFiles;
 use crate::{ClientCaBundle, Reloading};
 
@@ -88,22 +90,42 @@ impl ClientTlsFiles {
 
     /// Loads the files once.
     pub fn load(&self) -> Result<ClientTls, ClientTlsError> {
-        static GENERATION: AtomicU64 = AtomicU64::new(1);
-        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider supports TLS 1.2 and 1.3")
-            .dangerous()
-            .with_custom_certificate_verifier(read_ca_bundle(&self.ca_bundle)?.into_server_verifier());
-        let mut config = match &self.client_certificate {
+        let builder = client_config(read_ca_bundle(&self.ca_bundle)?.into_server_verifier());
+        let config = match &self.client_certificate {
             None => builder.with_no_client_auth(),
             Some(own) => with_client_certificate(builder, own)?,
         };
+        Ok(ClientTls::new(config))
+    }
+}
+
+impl ClientTls {
+    fn new(mut config: ClientConfig) -> Self {
+        static GENERATION: AtomicU64 = AtomicU64::new(1);
         config.alpn_protocols = vec![ALPN_HTTP1.to_vec()];
         let mut sharing = config.clone();
         sharing.alpn_protocols = vec![ALPN_HTTP2.to_vec(), ALPN_HTTP1.to_vec()];
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
-        Ok(ClientTls { http1_config: Arc::new(config), http2_config: Arc::new(sharing), generation })
+        Self { http1_config: Arc::new(config), http2_config: Arc::new(sharing), generation }
     }
+
+    /// Trusts the certificates of a bundle in PEM, which an API object holds. Shows no client certificate.
+    pub fn for_object_bundle(pem: &[u8]) -> Result<Self, String> {
+        Ok(Self::new(client_config(bundle_verifier(pem)?).with_no_client_auth()))
+    }
+
+    /// Trusts the system's CAs. Shows no client certificate.
+    pub fn for_system_authorities() -> Result<Self, String> {
+        Ok(Self::new(client_config(system_verifier()?).with_no_client_auth()))
+    }
+}
+
+fn client_config(verifier: Arc<dyn ServerCertVerifier>) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider supports TLS 1.2 and 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
 }
 
 fn read_ca_bundle(file: &Path) -> Result<ClientCaBundle, ClientTlsError> {

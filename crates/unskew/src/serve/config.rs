@@ -10,7 +10,7 @@ use edge::audit::Policy;
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use object::decode::{self, BodyEncoding};
-use server::{AuditConfig, Config, ControllerConfig, StorageConfig};
+use server::{AuditConfig, Config, ControllerConfig, ServiceRouting, StorageConfig};
 
 use super::authentication::parse_authentication;
 use super::peers::parse_peers;
@@ -71,6 +71,10 @@ impl ServeInvocation {
             served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
             gates,
             watch_seconds_min: flags.parse_value("min-request-timeout", str::parse)?,
+            service_routing: match flags.is_true("enable-aggregator-routing") {
+                true => ServiceRouting::Endpoints,
+                false => ServiceRouting::ClusterIp,
+            },
             shutdown_delay: duration("shutdown-delay-duration")?,
             limits: RequestLimits {
                 reads: number("max-requests-inflight")?,

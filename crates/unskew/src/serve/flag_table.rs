@@ -197,7 +197,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         "egress-selector-config-file",
         FlagKind::Text,
         "",
-        "An EgressSelectorConfiguration; connections to peers use its controlplane.",
+        "An EgressSelectorConfiguration; connections to peers, and to webhooks by URL, use its controlplane.",
+    ),
+    flag(
+        "enable-aggregator-routing",
+        FlagKind::Bool,
+        "false",
+        "Reach webhooks of services by an endpoint that is ready instead of by the cluster IP.",
     ),
     flag(
         "merge-discovery",
@@ -268,7 +274,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_flag("delete-collection-workers"),
     ignored_flag("disable-admission-plugins"),
     ignored_flag("enable-admission-plugins"),
-    ignored_bool_flag("enable-aggregator-routing"),
     ignored_bool_flag("enable-bootstrap-token-auth"),
     ignored_bool_flag("enable-garbage-collector"),
     ignored_bool_flag("enable-priority-and-fairness"),

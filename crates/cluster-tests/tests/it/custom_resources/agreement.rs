@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use cluster_tests::tools;
 use cluster_tests::wait::wait_within;
 
 use super::*;
 use crate::block_on;
 use crate::peers::MERGED_DISCOVERY_ACCEPT;
 
-const ROUNDS: usize = 30;
+fn rounds() -> usize {
+    if tools::is_soak() { 1000 } else { 100 }
+}
 
 async fn expect_status(what: &str, answer: FullResponse, expected: u16) {
     assert_eq!(answer.status, expected, "{what}: {}", String::from_utf8_lossy(&answer.body));
@@ -32,7 +35,7 @@ async fn use_new_definition(round: usize, clients: &[Client; 3]) {
     assert_eq!(found.json()["spec"]["round"], round);
     expect_status(&format!("{round}: list"), first.get(&collection).await, 200).await;
     expect_status(&format!("{round}: delete"), third.delete(&one).await, 200).await;
-    let late = ROUNDS - round <= 10;
+    let late = rounds() - round <= 10;
     if !late {
         let path = format!("{CRD_PATH}/{plural}.shop.example.com");
         expect_status(&format!("{round}: delete the definition"), second.delete(&path).await, 200).await;
@@ -59,7 +62,7 @@ fn established_definition_is_usable_through_every_server_at_once() {
         }
         let clients = ["a", "b", "c"].map(|name| plane.admin(name));
         block_on(async {
-            for round in 0..ROUNDS {
+            for round in 0..rounds() {
                 use_new_definition(round, &clients).await;
             }
         });

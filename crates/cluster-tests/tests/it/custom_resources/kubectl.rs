@@ -18,7 +18,7 @@ fn write_file(kubeconfig: &Path, object: &Value) -> String {
 
 /// `kubectl edit` with an editor that replaces text.
 #[track_caller]
-fn edit(kubeconfig: &Path, target: &str, name: &str, replacement: &str) -> String {
+pub(super) fn edit(kubeconfig: &Path, target: &str, name: &str, replacement: &str) -> String {
     let mut command = Command::new(required_path("UNSKEW_KUBECTL"));
     command.arg("--kubeconfig").arg(kubeconfig).args(["edit", target, name]);
     command.env("KUBECACHEDIR", kubeconfig.with_extension("cache"));

@@ -96,3 +96,46 @@ fn custom_objects_are_selected_by_selectable_fields() {
         assert_eq!(select("").await, "a d");
     });
 }
+
+#[test]
+fn reads_of_custom_objects_follow_every_change_of_the_schema() {
+    for_each_store_async(async |client| {
+        let definition = |properties: Value| {
+            let mut definition = plain_crd("notes", "Note");
+            let spec = json!({"type": "object", "properties": properties});
+            definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+                json!({"type": "object", "properties": {"spec": spec}});
+            definition
+        };
+        let text = json!({"type": "string"});
+        define(&client, &definition(json!({"a": text, "b": text}))).await;
+        let (notes, one) = (plain_path("notes"), format!("{}/one", plain_path("notes")));
+        let note = json!({"apiVersion": "shop.example.com/v1", "kind": "Note", "metadata": {"name": "one"},
+            "spec": {"a": "1", "b": "2"}});
+        create(&client, &notes, &note).await;
+        let stored = client.get(&one).await;
+        let red = json!({"type": "string", "default": "red"});
+        let blue = json!({"type": "string", "default": "blue"});
+        for (properties, expected) in [
+            (json!({"a": text, "b": text, "c": red}), r#"{"a":"1","b":"2","c":"red"}"#),
+            (json!({"a": text, "b": text, "c": blue}), r#"{"a":"1","b":"2","c":"blue"}"#),
+            (json!({"b": text, "c": blue}), r#"{"b":"2","c":"blue"}"#),
+            (json!({"a": text}), r#"{"a":"1"}"#),
+            (json!({"a": text, "b": text}), r#"{"a":"1","b":"2"}"#),
+        ] {
+            let patch = json!({"spec": {"versions": definition(properties)["spec"]["versions"]}});
+            let patched = merge_patch(&client, &format!("{CRD_PATH}/notes.shop.example.com"), &patch).await;
+            assert_eq!(patched.status, 200, "{}", patched.summary());
+            eventually("reads follow the definition", async || {
+                // The second read is served from what the first one found out.
+                let [first, second] = [client.get(&one).await, client.get(&one).await];
+                let listed = client.get(&notes).await.json();
+                let found =
+                    [first.json(), second.json(), listed["items"][0].clone()].map(|note| note["spec"].to_string());
+                if found.iter().all(|found| found == expected) { Ok(()) } else { Err(format!("{found:?}")) }
+            })
+            .await;
+        }
+        assert_eq!(client.get(&one).await.body, stored.body, "the object was never written");
+    });
+}

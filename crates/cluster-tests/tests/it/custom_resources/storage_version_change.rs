@@ -1,12 +1,14 @@
 //! The storage version of a definition changes while all servers write.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use store::StoreEvent;
 
 use super::*;
 use crate::block_on;
-use crate::storage_versions::history::read_store_history;
+use crate::storage_versions::history::{check_history, read_store_history};
+use crate::storage_versions::summarize_storage_version;
 
 /// Changes of the storage version; the last one is to `v2`.
 const CHANGES: usize = 5;
@@ -19,8 +21,11 @@ fn with_storage_version(storage: &str) -> Value {
     json!({"spec": {"versions": definition["spec"]["versions"]}})
 }
 
+/// Requests between two changes.
+const REQUESTS_PER_CHANGE: usize = 45;
+
 /// Creates and patches objects through a server until `stop`; no request may fail. Returns the number of requests.
-async fn write_until(client: &Client, writer: usize, stop: &Cell<bool>) -> usize {
+async fn write_until(client: &Client, writer: usize, stop: &Cell<bool>, all: &Cell<usize>) -> usize {
     let mut sent = 0;
     for number in 0.. {
         if stop.get() {
@@ -30,6 +35,8 @@ async fn write_until(client: &Client, writer: usize, stop: &Cell<bool>) -> usize
         let name = format!("w{writer}-{number}");
         let mut object = order(&name);
         object["apiVersion"] = format!("shop.example.com/{version}").into();
+        // The history is compared with the entry of this server.
+        object["metadata"]["labels"] = json!({"writer": (["a", "b", "c"][writer])});
         create(client, collection, &object).await;
         let one = format!("{collection}/{name}");
         let patched = merge_patch(client, &one, &json!({"spec": {"replicas": 5}})).await;
@@ -37,6 +44,7 @@ async fn write_until(client: &Client, writer: usize, stop: &Cell<bool>) -> usize
         let listed = client.get(&one).await;
         assert_eq!(listed.status, 200, "{}", listed.summary());
         sent += 3;
+        all.set(all.get() + 3);
     }
     sent
 }
@@ -71,8 +79,8 @@ fn storage_version_changes_under_writes_without_a_failed_request() {
         block_on(async {
             define(&clients[0], &orders_crd()).await;
             create(&clients[0], ORDERS, &order("first")).await;
-            let stop = Cell::new(false);
-            let writers = clients.iter().enumerate().map(|(writer, client)| write_until(client, writer, &stop));
+            let (stop, all) = (Cell::new(false), Cell::new(0));
+            let writers = clients.iter().enumerate().map(|(writer, client)| write_until(client, writer, &stop, &all));
             let changes = async {
                 for change in 0..CHANGES {
                     let version = if change % 2 == 0 { "v2" } else { "v1" };
@@ -80,6 +88,10 @@ fn storage_version_changes_under_writes_without_a_failed_request() {
                     assert_eq!(changed.status, 200, "{}", changed.summary());
                     let marker = format!("marker{change}");
                     create(&clients[(change + 1) % 3], ORDERS, &order(&marker)).await;
+                    let goal = all.get() + REQUESTS_PER_CHANGE;
+                    while all.get() < goal {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
                 }
                 stop.set(true);
             };
@@ -88,7 +100,15 @@ fn storage_version_changes_under_writes_without_a_failed_request() {
             let definition = clients[1].get(ORDERS_CRD).await.json();
             assert_eq!(definition["status"]["storedVersions"], json!(["v1", "v2"]));
             check_rewrite(&plane, &clients).await;
-            assert!(check_stored_versions(&read_store_history(&plane).await) >= sent.iter().sum::<usize>() / 3 * 2);
+            let events = read_store_history(&plane).await;
+            assert!(check_stored_versions(&events) >= sent.iter().sum::<usize>() / 3 * 2);
+            let findings = check_history(&clients[0], &events).await;
+            assert_eq!(findings.wrong, Vec::<String>::new(), "every write was in the published version of its server");
+            assert!(findings.by_writer.len() >= 4, "{:?}", findings.by_writer);
+            assert_eq!(
+                summarize_storage_version(&clients[0], "shop.example.com.orders").await,
+                "a=v2 b=v2 c=v2 | shop.example.com/v2 | True True"
+            );
         });
     });
 }

@@ -88,7 +88,7 @@ fn merge_and_json_patches_are_applied() {
             .await;
         assert_eq!(missing.status, 404);
         let apply = client.send_body(Method::PATCH, &path, "application/apply-patch+yaml", "{}".into()).await;
-        assert_eq!(apply.status, 415, "server-side apply is not supported");
+        assert_eq!(apply.status, 422, "an apply names its manager");
     });
 }
 

@@ -46,14 +46,14 @@ pub(crate) async fn read_store_history(plane: &ControlPlane<'_>) -> Vec<StoreEve
 
 /// Result of checking a history.
 #[derive(Debug, Default)]
-pub(super) struct HistoryFindings {
+pub(crate) struct HistoryFindings {
     /// Writes whose version had to be published.
-    pub(super) checked: usize,
+    pub(crate) checked: usize,
     /// Checked writes of a known server, by server and version.
-    pub(super) by_writer: BTreeMap<(String, String), usize>,
+    pub(crate) by_writer: BTreeMap<(String, String), usize>,
     /// Writes that are exempt from publication, by reason.
-    pub(super) exempt: BTreeMap<&'static str, usize>,
-    pub(super) wrong: Vec<String>,
+    pub(crate) exempt: BTreeMap<&'static str, usize>,
+    pub(crate) wrong: Vec<String>,
 }
 
 /// State at one moment of a history.
@@ -68,7 +68,7 @@ struct HistoryState<'a> {
 
 /// Replays a history and compares every stored `apiVersion` with the StorageVersion objects at that moment. The label
 /// `writer` names the server that wrote an object; without it any server may have.
-pub(super) async fn check_history(client: &Client, events: &[StoreEvent]) -> HistoryFindings {
+pub(crate) async fn check_history(client: &Client, events: &[StoreEvent]) -> HistoryFindings {
     let plurals = plurals(client).await;
     let mut moment = HistoryState { plurals: &plurals, identities: BTreeMap::new(), published: BTreeMap::new() };
     let mut findings = HistoryFindings::default();

@@ -1,0 +1,139 @@
+//! The steps of a write that apply the rules of the kind.
+
+use api::json::JsonObject;
+use api::{FieldError, Status, Verb};
+use kinds::value_validation;
+use object::metadata::{self, CreateContext};
+use object::rules::StatusSubresource;
+use object::unstructured::metadata_string;
+use object::{Rejection, unknown_fields, validate};
+
+use super::ObjectWrite;
+use crate::built_in_types;
+
+impl ObjectWrite<'_> {
+    /// The name of a new object, which may be generated.
+    pub(super) fn name_of_new(&self, object: &JsonObject) -> String {
+        match (metadata_string(object, "name"), metadata_string(object, "generateName")) {
+            ("", base) if !base.is_empty() => metadata::generate_name(base, self.random),
+            (name, _) => name.to_owned(),
+        }
+    }
+
+    /// Completes a new object: fields that this release does not know are dropped, and defaults are set.
+    pub(super) fn complete_new(&self, object: &mut JsonObject) {
+        let context = self.context;
+        let (release, kind) = (context.server.served_resources.release(), context.resource.group_version_kind());
+        built_in_types::drop_fields_unknown_to_release(object, release, kind);
+        built_in_types::set_defaults(object, &context.server.feature_gates, kind);
+        context.execution.add_warnings(metadata::dedup_owner_references(object));
+    }
+
+    /// Applies the rules of metadata and status to a new object.
+    pub(super) fn prepare_create(&self, object: &mut JsonObject) -> Result<(), Status> {
+        let context = self.context;
+        let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
+        let (release, kind) = (context.server.served_resources.release(), context.resource.group_version_kind());
+        built_in_types::drop_disabled_fields(None, object, &context.server.feature_gates, kind);
+        let status = if strategy.keeps_status_on_create { object.remove("status") } else { None };
+        let create_context = CreateContext { now: self.now, uid: &self.uid, random: self.random };
+        metadata::prepare_create(object, rules, &create_context)
+            .map_err(|rejection| self.rejection_of_new(rejection, object))?;
+        object.extend(status.map(|status| ("status".to_owned(), status)));
+        (strategy.prepare_for_create)(&context.caller.user, object)
+            .map_err(|rejection| self.rejection_of_new(rejection, object))?;
+        if rules.status != StatusSubresource::None {
+            built_in_types::set_empty_status(object, release, kind);
+        }
+        Ok(())
+    }
+
+    /// Validates a new object.
+    pub(super) fn validate_create(&self, object: &JsonObject) -> Result<(), Status> {
+        let context = self.context;
+        let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
+        let gates = &context.server.feature_gates;
+        let mut errors = validate::validate_metadata(object, rules);
+        errors.extend(value_validation::validate_create(strategy, gates, object));
+        errors.extend(self.validate_custom(object, None, &errors));
+        Rejection::ensure_no_errors(errors).map_err(|rejection| self.rejection_of_new(rejection, object))
+    }
+
+    fn rejection_of_new(&self, rejection: Rejection, object: &JsonObject) -> Status {
+        self.context.rejection_status(rejection, metadata_string(object, "name"))
+    }
+
+    /// Completes the requested state: defaults are set, and fields that this release does not know come from the stored
+    /// object.
+    pub(super) fn complete_update(&self, old: &JsonObject, new: &mut JsonObject) {
+        let context = self.context;
+        let (resource, gates) = (context.resource, &context.server.feature_gates);
+        built_in_types::set_defaults(new, gates, resource.group_version_kind());
+        context.execution.add_warnings(metadata::dedup_owner_references(new));
+        if let Some(schema) = context.schema_of(resource.group_version_kind()) {
+            unknown_fields::drop_unknown_fields(Some(old), new, schema);
+            unknown_fields::keep_unknown_fields(old, new, schema);
+        }
+    }
+
+    /// Restores the fields that the subresource does not write.
+    pub(super) fn keep_fields_of_others(&self, old: &JsonObject, new: &mut JsonObject) {
+        let context = self.context;
+        let part = context.resource.strategy().subresource(&context.target.subresource);
+        let gates = &context.server.feature_gates;
+        if let Some(next) = part.and_then(|part| part.next_state([old, new], gates, self.now)) {
+            *new = next;
+        }
+    }
+
+    /// Applies the rules of metadata, status and generation.
+    pub(super) fn prepare_update(&self, old: &JsonObject, new: &mut JsonObject) -> Result<(), Status> {
+        let context = self.context;
+        let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
+        let subresource = &*context.target.subresource;
+        let part = strategy.subresource(subresource);
+        let kind = context.resource.group_version_kind();
+        built_in_types::drop_disabled_fields(Some(old), new, &context.server.feature_gates, kind);
+        if context.target.verb == Verb::Update {
+            metadata::ensure_uid_matches(old, new)
+                .map_err(|rejection| context.rejection_status(rejection, &context.target.name))?;
+        }
+        let prepared = match part {
+            Some(part) if part.writes_status => metadata::prepare_status_update(old, new, rules),
+            Some(_) | None => metadata::prepare_update(old, new, rules),
+        };
+        let prepared = prepared.and_then(|()| match (subresource, part) {
+            ("" | "scale", _) => (strategy.prepare_for_update)(old, new),
+            (_, Some(part)) => (part.prepare)(old, new, self.now),
+            (_, None) => Ok(()),
+        });
+        prepared.map_err(|rejection| context.rejection_status(rejection, &context.target.name))
+    }
+
+    /// Validates metadata, values and immutable fields of an update to the object or a subresource.
+    pub(super) fn validate_update(&self, old: &JsonObject, new: &JsonObject) -> Result<(), Status> {
+        let context = self.context;
+        let (resource, gates) = (context.resource, &context.server.feature_gates);
+        let subresource = &*context.target.subresource;
+        let mut errors = validate::validate_metadata_update(old, new, resource.rules());
+        errors.extend(value_validation::validate_values(resource.strategy(), gates, subresource, [old, new]));
+        errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, subresource));
+        errors.extend(self.validate_custom(new, Some(old), &errors));
+        Rejection::ensure_no_errors(errors)
+            .map_err(|rejection| context.rejection_status(rejection, &context.target.name))
+    }
+
+    /// Validates an object of a custom resource by its schema and rules.
+    fn validate_custom(
+        &self,
+        new: &JsonObject,
+        old: Option<&JsonObject>,
+        metadata_errors: &[FieldError],
+    ) -> Vec<FieldError> {
+        let context = self.context;
+        let Some((live, version)) = context.resource.as_custom() else { return Vec::new() };
+        let verdict = live.validate(version, new, old, &context.target.subresource, metadata_errors);
+        context.execution.add_warnings(verdict.warnings);
+        verdict.errors
+    }
+}

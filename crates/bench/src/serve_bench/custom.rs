@@ -1,0 +1,204 @@
+//! Servers with many definitions of custom resources: start, memory, reads and documents.
+
+use std::time::{Duration, Instant};
+
+use cluster_tests::{Client, Etcd, RunningServer, TestStore};
+use serde_json::{Map, Value, json};
+use tokio::runtime::Runtime;
+
+use super::load::{AdminTls, LoadGenerator, compare_rates_of_paths};
+use super::{CONNECTIONS, LIST_PATH, OBJECT_PATH, ServeBenchSizes, object};
+use crate::table::{BenchRow, BenchTable, Measurement};
+use crate::timing::median;
+
+/// Goals from process start to `/readyz`.
+const START_SQLITE_MAX: Duration = Duration::from_millis(1_500);
+const START_ETCD_MAX: Duration = Duration::from_secs(3);
+/// Goal for the memory of a definition beyond its stored bytes, after one object of it was written and read.
+const DEFINITION_BYTES_MAX: u64 = 60 << 10;
+/// Goal for gets of custom objects relative to built-in ones.
+const GET_RATE_RATIO_MIN: f64 = 0.9;
+/// Goal for the index of OpenAPI documents after a change of one definition.
+const OPENAPI_CHANGE_MAX: Duration = Duration::from_millis(5);
+/// Goal for a change of discovery on another server.
+const DISCOVERY_CHANGE_MAX: Duration = Duration::from_millis(200);
+/// Shape of the definitions.
+const VERSIONS: usize = 5;
+const PROPERTIES: usize = 50;
+/// Changes whose median is reported.
+const CHANGES: usize = 5;
+/// How long a server with all definitions may need for one step.
+const STEP_TIMEOUT: Duration = Duration::from_secs(300);
+
+const CRD_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CUSTOM_OBJECT_PATH: &str = "/apis/g0.bench.example.com/v1/namespaces/default/things0/a";
+
+pub(super) fn measure(sizes: ServeBenchSizes, table: &mut BenchTable) -> anyhow::Result<()> {
+    let count = sizes.definitions;
+    let etcd = Etcd::start();
+    for (name, store, goal) in
+        [("SQLite", TestStore::Sqlite, START_SQLITE_MAX), ("etcd", TestStore::Etcd(&etcd), START_ETCD_MAX)]
+    {
+        let folder = tempfile::tempdir()?;
+        let server = RunningServer::start(folder.path(), store, &[]);
+        server.stop();
+        let server = RunningServer::start(folder.path(), store, &[]);
+        let idle = server.resident_bytes();
+        let stored = Runtime::new()?.block_on(define_all(&server.admin(), count))?;
+        server.stop();
+        let started = Instant::now();
+        let server = RunningServer::start(folder.path(), store, &[]);
+        table.push(
+            BenchRow::time(format!("{name}: start until ready, {count} definitions"), started.elapsed())
+                .with_goal(Measurement::Time(goal)),
+        );
+        Runtime::new()?.block_on(async {
+            read_all(&server.admin(), count).await?;
+            let used = server.resident_bytes().saturating_sub(idle);
+            let row = format!("{name}: memory of a definition of {VERSIONS} versions beyond its stored bytes");
+            let beyond = (used / count as u64).saturating_sub(stored / count as u64);
+            table.push(
+                BenchRow::new(row, Measurement::Bytes(beyond)).with_goal(Measurement::Bytes(DEFINITION_BYTES_MAX)),
+            );
+            measure_reads(sizes, table, name, &server).await?;
+            measure_changes(table, name, &server, count).await
+        })?;
+        server.stop();
+    }
+    Ok(())
+}
+
+async fn measure_reads(
+    sizes: ServeBenchSizes,
+    table: &mut BenchTable,
+    store: &str,
+    server: &RunningServer,
+) -> anyhow::Result<()> {
+    server.admin().create(LIST_PATH, &object("m0")).await;
+    let load = LoadGenerator {
+        tls: AdminTls::for_admin(server)?,
+        address: server.address().to_owned(),
+        duration: sizes.load_duration,
+    };
+    let [custom, built_in] = compare_rates_of_paths(&load, CONNECTIONS, [CUSTOM_OBJECT_PATH, OBJECT_PATH]).await?;
+    let name = format!("{store}: consistent get of a custom object, {CONNECTIONS} connections");
+    table.push(
+        BenchRow::new(name, Measurement::Rate(custom))
+            .compared_with("built-in object", Measurement::Rate(built_in))
+            .with_ratio_goal(GET_RATE_RATIO_MIN),
+    );
+    Ok(())
+}
+
+/// Time until the OpenAPI index and the discovery document show a change of one definition.
+async fn measure_changes(
+    table: &mut BenchTable,
+    store: &str,
+    server: &RunningServer,
+    count: usize,
+) -> anyhow::Result<()> {
+    let admin = server.admin();
+    admin.get("/openapi/v3").await;
+    let [mut openapi, mut discovery] = [const { Vec::new() }; 2];
+    for change in 0..CHANGES {
+        let mut changed = definition(0);
+        changed["spec"]["names"]["shortNames"] = json!([format!("t{change}")]);
+        changed["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["description"] = format!("change {change}").into();
+        let current = admin.get(&format!("{CRD_PATH}/things0.g0.bench.example.com")).await.json();
+        changed["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+        let answer = admin.update(&format!("{CRD_PATH}/things0.g0.bench.example.com"), &changed).await;
+        anyhow::ensure!(answer.status == 200, "{}", answer.summary());
+        let started = Instant::now();
+        let wanted = format!("\"t{change}\"");
+        loop {
+            let resources = admin.get("/apis/g0.bench.example.com/v1").await;
+            if String::from_utf8_lossy(&resources.body).contains(&wanted) {
+                break;
+            }
+            anyhow::ensure!(started.elapsed() < STEP_TIMEOUT, "discovery does not change");
+        }
+        discovery.push(started.elapsed());
+        let started = Instant::now();
+        admin.get("/openapi/v3").await;
+        openapi.push(started.elapsed());
+    }
+    for row in [
+        BenchRow::time(
+            format!("{store}: OpenAPI index after a change of one of {count} definitions"),
+            median(&mut openapi),
+        )
+        .with_goal(Measurement::Time(OPENAPI_CHANGE_MAX)),
+        BenchRow::time(
+            format!("{store}: discovery after a change of one of {count} definitions"),
+            median(&mut discovery),
+        )
+        .with_goal(Measurement::Time(DISCOVERY_CHANGE_MAX)),
+    ] {
+        table.push(row);
+    }
+    Ok(())
+}
+
+/// Creates all definitions, and one object of each. Returns the stored bytes of the definitions.
+async fn define_all(admin: &Client, count: usize) -> anyhow::Result<u64> {
+    let mut stored = 0;
+    for number in 0..count {
+        let answer = admin.create(CRD_PATH, &definition(number)).await;
+        anyhow::ensure!(answer.status == 201, "{}", answer.summary());
+        stored += answer.body.len() as u64;
+    }
+    for number in 0..count {
+        let group = format!("g{number}.bench.example.com");
+        let collection = format!("/apis/{group}/v1/namespaces/default/things{number}");
+        let object = json!({"apiVersion": format!("{group}/v1"), "kind": format!("Thing{number}"),
+            "metadata": {"name": "a"}, "spec": {"note": "x".repeat(1_000)}});
+        let started = Instant::now();
+        loop {
+            let answer = admin.create(&collection, &object).await;
+            if answer.status == 201 {
+                break;
+            }
+            anyhow::ensure!(started.elapsed() < STEP_TIMEOUT, "{}", answer.summary());
+        }
+    }
+    Ok(stored)
+}
+
+/// Reads and writes an object of each definition once.
+async fn read_all(admin: &Client, count: usize) -> anyhow::Result<()> {
+    for number in 0..count {
+        let path = format!("/apis/g{number}.bench.example.com/v1/namespaces/default/things{number}/a");
+        let object = admin.get(&path).await;
+        anyhow::ensure!(object.status == 200, "{}", object.summary());
+        let answer = admin.update(&path, &object.json()).await;
+        anyhow::ensure!(answer.status == 200, "{}", answer.summary());
+    }
+    Ok(())
+}
+
+fn definition(number: usize) -> Value {
+    let group = format!("g{number}.bench.example.com");
+    let versions = (0..VERSIONS).map(|version| {
+        let property = |position: usize| {
+            let schema = match (number + version + position) % 5 {
+                0 => json!({"type": "string", "maxLength": 20 + number % 7}),
+                1 => json!({"type": "integer", "minimum": number % 5}),
+                2 => json!({"type": "boolean"}),
+                3 => json!({"type": "array", "items": {"type": "string"}}),
+                _ => json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            };
+            (format!("field{position}of{number}"), schema)
+        };
+        let mut properties: Map<String, Value> = (1..PROPERTIES).map(property).collect();
+        properties.insert("note".to_owned(), json!({"type": "string"}));
+        let spec = json!({"type": "object", "properties": properties});
+        json!({"name": format!("v{}", version + 1), "served": true, "storage": version == 0,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
+    });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("things{number}.{group}")},
+        "spec": {"group": group, "scope": "Namespaced", "versions": versions.collect::<Value>(),
+            "names": {"plural": format!("things{number}"), "kind": format!("Thing{number}")}},
+    })
+}

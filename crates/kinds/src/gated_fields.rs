@@ -1,0 +1,280 @@
+//! Fields that belong to a feature gate: a server whose gate is disabled drops them from what clients send.
+//!
+//! Like defaults, they belong to types and apply wherever a type occurs. An object that has a field of a gate already,
+//! since a server with the gate stored it, keeps what the gate adds.
+
+use std::collections::BTreeSet;
+
+use api::json::JsonObject;
+use schema::{StructType, TypeForm, ValueType};
+use serde_json::Value;
+
+use crate::feature_gates::FeatureGates;
+
+/// Drops the fields of disabled gates from an object, apart from those of gates that the stored object makes use of.
+pub fn drop_disabled_fields(
+    old: Option<&JsonObject>,
+    new: &mut JsonObject,
+    kind: StructType<'_>,
+    gates: &FeatureGates,
+) {
+    let mut disabled = BTreeSet::new();
+    collect_gates(new, kind, &|gate| gates.is_disabled(gate), &mut disabled);
+    if let Some(old) = old.filter(|_| !disabled.is_empty()) {
+        let mut in_use = BTreeSet::new();
+        collect_gates(old, kind, &|gate| disabled.contains(gate), &mut in_use);
+        disabled.retain(|gate| !in_use.contains(gate));
+    }
+    if !disabled.is_empty() {
+        drop_fields(new, kind, &disabled);
+    }
+}
+
+/// Gates of the fields that an object has.
+fn collect_gates(
+    object: &JsonObject,
+    kind: StructType<'_>,
+    is_wanted: &dyn Fn(&str) -> bool,
+    found: &mut BTreeSet<&'static str>,
+) {
+    for (field, gate) in gated_fields_of(kind.name()) {
+        if object.get(*field).is_some_and(|value| !value.is_null()) && is_wanted(gate) {
+            found.insert(gate);
+        }
+    }
+    for (name, value) in object {
+        if let Some(field) = kind.field(name).filter(|_| value.is_object() || value.is_array()) {
+            collect_gates_of_value(value, field.value_type(), is_wanted, found);
+        }
+    }
+}
+
+fn collect_gates_of_value(
+    value: &Value,
+    shape: ValueType<'_>,
+    is_wanted: &dyn Fn(&str) -> bool,
+    found: &mut BTreeSet<&'static str>,
+) {
+    match (shape.form(), value) {
+        (TypeForm::Struct(inner), Value::Object(object)) => collect_gates(object, inner, is_wanted, found),
+        (TypeForm::List(items), Value::Array(list)) => {
+            list.iter().for_each(|item| collect_gates_of_value(item, items, is_wanted, found));
+        }
+        (TypeForm::Map(values), Value::Object(map)) => {
+            map.values().for_each(|value| collect_gates_of_value(value, values, is_wanted, found));
+        }
+        _ => {}
+    }
+}
+
+fn drop_fields(object: &mut JsonObject, kind: StructType<'_>, disabled: &BTreeSet<&'static str>) {
+    for (field, gate) in gated_fields_of(kind.name()) {
+        if disabled.contains(gate) {
+            object.remove(*field);
+        }
+    }
+    let mut emptied = Vec::new();
+    for (name, value) in &mut *object {
+        let Some(field) = kind.field(name) else { continue };
+        let was_empty = value.as_object().is_none_or(JsonObject::is_empty);
+        drop_fields_of_value(value, field.value_type(), disabled);
+        if !was_empty && value.as_object().is_some_and(JsonObject::is_empty) && DROPPED_WHEN_EMPTIED.contains(&&**name)
+        {
+            emptied.push(name.clone());
+        }
+    }
+    for name in emptied {
+        object.remove(&name);
+    }
+}
+
+fn drop_fields_of_value(value: &mut Value, shape: ValueType<'_>, disabled: &BTreeSet<&'static str>) {
+    match (shape.form(), value) {
+        (TypeForm::Struct(inner), Value::Object(object)) => drop_fields(object, inner, disabled),
+        (TypeForm::List(items), Value::Array(list)) => {
+            list.iter_mut().for_each(|item| drop_fields_of_value(item, items, disabled));
+        }
+        (TypeForm::Map(values), Value::Object(map)) => {
+            map.values_mut().for_each(|value| drop_fields_of_value(value, values, disabled));
+        }
+        _ => {}
+    }
+}
+
+/// Fields of a type with their gates.
+fn gated_fields_of(kind: &str) -> &'static [(&'static str, &'static str)] {
+    let found = GATED_FIELDS.binary_search_by(|(name, _)| (*name).cmp(kind));
+    found.map_or(&[], |position| GATED_FIELDS[position].1)
+}
+
+/// Structs that do not stay behind without fields.
+const DROPPED_WHEN_EMPTIED: [&str; 3] = ["lifecycle", "postStart", "preStop"];
+
+const CONTAINER: &[(&str, &str)] =
+    &[("resizePolicy", "InPlacePodVerticalScaling"), ("restartPolicyRules", "ContainerRestartRules")];
+const DEVICE: &[(&str, &str)] = &[
+    ("allNodes", "DRAPartitionableDevices"),
+    ("allowMultipleAllocations", "DRAConsumableCapacity"),
+    ("bindingConditions", "DRADeviceBindingConditions"),
+    ("bindingFailureConditions", "DRADeviceBindingConditions"),
+    ("bindsToNode", "DRADeviceBindingConditions"),
+    ("consumesCounters", "DRAPartitionableDevices"),
+    ("nodeAllocatableResourceMappings", "DRANodeAllocatableResources"),
+    ("nodeName", "DRAPartitionableDevices"),
+    ("nodeSelector", "DRAPartitionableDevices"),
+    ("taints", "DRADeviceTaints"),
+];
+const DEVICE_REQUEST: &[(&str, &str)] = &[
+    ("adminAccess", "DRAAdminAccess"),
+    ("capacity", "DRAConsumableCapacity"),
+    ("firstAvailable", "DRAPrioritizedList"),
+    ("tolerations", "DRADeviceTaints"),
+];
+const POD_GROUP: &[(&str, &str)] = &[
+    ("disruptionMode", "WorkloadAwarePreemption"),
+    ("priority", "WorkloadAwarePreemption"),
+    ("priorityClassName", "WorkloadAwarePreemption"),
+    ("resourceClaims", "DRAWorkloadResourceClaims"),
+    ("schedulingConstraints", "TopologyAwareWorkloadScheduling"),
+];
+const ATTRIBUTES_CLASS: &[(&str, &str)] = &[("volumeAttributesClassName", "VolumeAttributesClass")];
+
+/// By the name of the type: pairs of a field and its gate.
+static GATED_FIELDS: &[(&str, &[(&str, &str)])] = &[
+    ("AllocatedDeviceStatus", &[("shareID", "DRAConsumableCapacity")]),
+    ("BasicDevice", DEVICE),
+    (
+        "CSIDriverSpec",
+        &[
+            ("nodeAllocatableUpdatePeriodSeconds", "MutableCSINodeAllocatableCount"),
+            ("preventPodSchedulingIfMissing", "VolumeLimitScaling"),
+            ("seLinuxMount", "SELinuxMountReadWriteOncePod"),
+            ("serviceAccountTokenInSecrets", "CSIServiceAccountTokenSecrets"),
+        ],
+    ),
+    ("Container", CONTAINER),
+    (
+        "ContainerStatus",
+        &[
+            ("allocatedResources", "InPlacePodVerticalScaling"),
+            ("allocatedResourcesStatus", "ResourceHealthStatus"),
+            ("resources", "InPlacePodVerticalScaling"),
+            ("user", "SupplementalGroupsPolicy"),
+            ("volumeMounts", "RecursiveReadOnlyMounts"),
+        ],
+    ),
+    ("Device", DEVICE),
+    (
+        "DeviceAttribute",
+        &[
+            ("bools", "DRAListTypeAttributes"),
+            ("ints", "DRAListTypeAttributes"),
+            ("strings", "DRAListTypeAttributes"),
+            ("versions", "DRAListTypeAttributes"),
+        ],
+    ),
+    ("DeviceCapacity", &[("requestPolicy", "DRAConsumableCapacity")]),
+    ("DeviceClassSpec", &[("extendedResourceName", "DRAExtendedResource")]),
+    ("DeviceConstraint", &[("distinctAttribute", "DRAConsumableCapacity")]),
+    ("DeviceRequest", DEVICE_REQUEST),
+    (
+        "DeviceRequestAllocationResult",
+        &[
+            ("adminAccess", "DRAAdminAccess"),
+            ("bindingConditions", "DRADeviceBindingConditions"),
+            ("bindingFailureConditions", "DRADeviceBindingConditions"),
+            ("consumedCapacity", "DRAConsumableCapacity"),
+            ("shareID", "DRAConsumableCapacity"),
+        ],
+    ),
+    ("DeviceSubRequest", DEVICE_REQUEST),
+    ("EndpointHints", &[("forNodes", "PreferSameTrafficDistribution")]),
+    ("EnvVarSource", &[("fileKeyRef", "EnvFiles")]),
+    ("EphemeralContainer", CONTAINER),
+    ("ExactDeviceRequest", DEVICE_REQUEST),
+    ("HPAScalingRules", &[("tolerance", "HPAConfigurableTolerance")]),
+    (
+        "JobSpec",
+        &[
+            ("backoffLimitPerIndex", "JobBackoffLimitPerIndex"),
+            ("managedBy", "JobManagedBy"),
+            ("maxFailedIndexes", "JobBackoffLimitPerIndex"),
+            ("podReplacementPolicy", "JobPodReplacementPolicy"),
+            ("successPolicy", "JobSuccessPolicy"),
+        ],
+    ),
+    ("LeaseSpec", &[("preferredHolder", "CoordinatedLeaderElection"), ("strategy", "CoordinatedLeaderElection")]),
+    ("Lifecycle", &[("stopSignal", "ContainerStopSignals")]),
+    ("LifecycleHandler", &[("sleep", "PodLifecycleSleepAction")]),
+    ("NodeStatus", &[("declaredFeatures", "NodeDeclaredFeatures"), ("features", "SupplementalGroupsPolicy")]),
+    ("PersistentVolumeClaimSpec", ATTRIBUTES_CLASS),
+    (
+        "PersistentVolumeClaimStatus",
+        &[
+            ("allocatedResourceStatuses", "RecoverVolumeExpansionFailure"),
+            ("allocatedResources", "RecoverVolumeExpansionFailure"),
+            ("currentVolumeAttributesClassName", "VolumeAttributesClass"),
+            ("modifyVolumeStatus", "VolumeAttributesClass"),
+        ],
+    ),
+    ("PersistentVolumeSpec", ATTRIBUTES_CLASS),
+    (
+        "PodAffinityTerm",
+        &[("matchLabelKeys", "MatchLabelKeysInPodAffinity"), ("mismatchLabelKeys", "MatchLabelKeysInPodAffinity")],
+    ),
+    ("PodGroupSpec", POD_GROUP),
+    ("PodGroupTemplate", POD_GROUP),
+    (
+        "PodSecurityContext",
+        &[("seLinuxChangePolicy", "SELinuxChangePolicy"), ("supplementalGroupsPolicy", "SupplementalGroupsPolicy")],
+    ),
+    (
+        "PodSpec",
+        &[
+            ("hostUsers", "UserNamespacesSupport"),
+            ("hostnameOverride", "HostnameOverride"),
+            ("resourceClaims", "DynamicResourceAllocation"),
+            ("resources", "PodLevelResources"),
+            ("schedulingGroup", "GenericWorkload"),
+            ("workloadRef", "GenericWorkload"),
+        ],
+    ),
+    (
+        "PodStatus",
+        &[
+            ("allocatedResources", "InPlacePodLevelResourcesVerticalScaling"),
+            ("extendedResourceClaimStatus", "DRAExtendedResource"),
+            ("nodeAllocatableResourceClaimStatuses", "DRANodeAllocatableResources"),
+            ("resourceClaimStatuses", "DynamicResourceAllocation"),
+            ("resources", "InPlacePodLevelResourcesVerticalScaling"),
+        ],
+    ),
+    ("ResourceClaimStatus", &[("devices", "DRAResourceClaimDeviceStatus")]),
+    ("ResourceHealth", &[("message", "ResourceHealthStatusMessage")]),
+    ("ResourceRequirements", &[("claims", "DynamicResourceAllocation")]),
+    (
+        "ResourceSliceSpec",
+        &[("perDeviceNodeSelection", "DRAPartitionableDevices"), ("sharedCounters", "DRAPartitionableDevices")],
+    ),
+    ("RollingUpdateStatefulSetStrategy", &[("maxUnavailable", "MaxUnavailableStatefulSet")]),
+    ("SecurityContext", &[("procMount", "ProcMountType")]),
+    (
+        "TopologySpreadConstraint",
+        &[
+            ("matchLabelKeys", "MatchLabelKeysInPodTopologySpread"),
+            ("nodeAffinityPolicy", "NodeInclusionPolicyInPodTopologySpread"),
+            ("nodeTaintsPolicy", "NodeInclusionPolicyInPodTopologySpread"),
+        ],
+    ),
+    ("Volume", &[("image", "ImageVolume")]),
+    ("VolumeError", &[("errorCode", "MutableCSINodeAllocatableCount")]),
+    ("VolumeMount", &[("recursiveReadOnly", "RecursiveReadOnlyMounts")]),
+    ("VolumeMountStatus", &[("volumeStatus", "ImageVolumeWithDigest")]),
+    (
+        "VolumeProjection",
+        &[("clusterTrustBundle", "ClusterTrustBundleProjection"), ("podCertificate", "PodCertificateRequest")],
+    ),
+];
+
+#[cfg(test)]
+mod tests;

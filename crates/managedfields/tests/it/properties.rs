@@ -1,0 +1,1 @@
+//! Properties of apply and of field sets.
