@@ -57,7 +57,7 @@ impl TestCertificates {
     pub fn server_config_named(&self, name: &str) -> ServerConfig {
         let addresses = vec![std::net::Ipv4Addr::LOCALHOST.into()];
         let pair = self.issue(name, &CertificateUsage::Serving { addresses, names: vec![name.to_owned()] });
-        server_config(&pair.certificate, &pair.key).expect("just created")
+        server_config(&pair.certificate, &pair.key, &TlsPolicy::default()).expect("just created")
     }
 
     /// Returns the certificate of the CA, PEM.
