@@ -28,3 +28,6 @@ pub use scale::{ScaleEntries, ScalePaths};
 pub use times::{check_entries, keep_times_if_unchanged};
 pub use types::{ConversionUnavailable, ObjectType, VersionedTypes};
 pub use update::{UpdateError, record_update};
+
+#[cfg(test)]
+mod tests;
