@@ -84,6 +84,16 @@ impl Resource {
         }
     }
 
+    /// The resource for the request or watch that `former` is for.
+    pub(crate) fn with_conversions_of(self: Arc<Self>, former: &Self) -> Arc<Self> {
+        match &former.origin {
+            ResourceOrigin::Custom { conversions: Some(conversions), .. } => {
+                self.with_conversions(|| conversions.clone())
+            }
+            ResourceOrigin::Custom { .. } | ResourceOrigin::BuiltIn { .. } => self,
+        }
+    }
+
     /// The conversions of the request; `None` if no object needs a webhook.
     pub(crate) fn conversions(&self) -> Option<&RequestConversions> {
         match &self.origin {
