@@ -2,7 +2,7 @@
 //!
 //! Most rules are one immutable field: a row of the kind's `immutable_fields`. Rules that depend on other fields or
 //! allow some changes are functions of the kind. Messages equal Kubernetes', and differences between releases are
-//! separate rows. Where a Kubernetes message shows internal types, so does ours: see [`go_form`].
+//! separate rows. Where a Kubernetes message shows internal types, so does ours: see `go_form`.
 //!
 //! The same rules apply to writes through a subresource, unless it has rules of its own: `pods/resize` may change
 //! fields that are immutable in the pod.
