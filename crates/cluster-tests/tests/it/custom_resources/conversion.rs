@@ -8,6 +8,8 @@ use cluster_tests::tools::{is_skipped, kubectl};
 use cluster_tests::wait::metric_value;
 use cluster_tests::{ControlPlane, WatchReader};
 
+use tasks::Tasks;
+
 use super::kubectl::edit;
 use super::*;
 use crate::{block_on, start_on_sqlite};
@@ -251,6 +253,29 @@ fn kubectl_edits_objects_in_a_version_that_a_webhook_converts() {
     assert_eq!(run("get routes"), "NAME   WHERE\none    b.example\n");
 }
 
+/// The end of the message for a behaviour that is refused by a fixed text.
+fn refusal(behaviour: Behaviour, uid: &str) -> String {
+    match behaviour {
+        Behaviour::ServerError => {
+            "failed: an error on the server (\"out of order\") has prevented the request from succeeding".to_owned()
+        }
+        Behaviour::Failure => "failed: no such port".to_owned(),
+        Behaviour::ChangedUid => format!("returned invalid object: must have the same UID: {uid} != other"),
+        Behaviour::ChangedName => "returned invalid object: must have the same name: one != other".to_owned(),
+        Behaviour::WrongKind => {
+            "returned invalid object at index 0: invalid kind (expected Route, received Other)".to_owned()
+        }
+        Behaviour::Unconverted => "returned invalid object at index 0: invalid groupVersion (expected \
+                 shop.example.com/v2, received shop.example.com/v1)"
+            .to_owned(),
+        Behaviour::NoObjects => "returned 0 objects, expected 1".to_owned(),
+        Behaviour::Garbage => "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, \
+                 got /, Kind="
+            .to_owned(),
+        Behaviour::Convert | Behaviour::Hang | Behaviour::WrongUid => unreachable!("not refused by a fixed text"),
+    }
+}
+
 #[test]
 fn webhook_that_lies_or_fails_is_refused() {
     let webhook = ConversionWebhook::start();
@@ -261,27 +286,6 @@ fn webhook_that_lies_or_fails_is_refused() {
         define(&client, &routes_crd(&webhook.by_url())).await;
         let one = create(&client, ROUTES_V1, &route_v1("one", "a.example:80")).await;
         let uid = one["metadata"]["uid"].as_str().unwrap();
-        let expected = |behaviour: Behaviour| match behaviour {
-            Behaviour::ServerError => {
-                "failed: an error on the server (\"out of order\") has prevented the request from succeeding".to_owned()
-            }
-            Behaviour::Failure => "failed: no such port".to_owned(),
-            Behaviour::ChangedUid => format!("returned invalid object: must have the same UID: {uid} != other"),
-            Behaviour::ChangedName => "returned invalid object: must have the same name: one != other".to_owned(),
-            Behaviour::WrongKind => {
-                "returned invalid object at index 0: invalid kind (expected Route, received Other)".to_owned()
-            }
-            Behaviour::Unconverted => "returned invalid object at index 0: invalid groupVersion (expected \
-                 shop.example.com/v2, received shop.example.com/v1)"
-                .to_owned(),
-            Behaviour::NoObjects => "returned 0 objects, expected 1".to_owned(),
-            Behaviour::Garbage => {
-                "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, \
-                 got /, Kind="
-                    .to_owned()
-            }
-            Behaviour::Convert | Behaviour::Hang | Behaviour::WrongUid => unreachable!("not refused by a fixed text"),
-        };
         for behaviour in [
             Behaviour::ServerError,
             Behaviour::Failure,
@@ -293,7 +297,7 @@ fn webhook_that_lies_or_fails_is_refused() {
             Behaviour::Garbage,
         ] {
             webhook.set(behaviour);
-            let message = format!("conversion webhook for shop.example.com/v1, Kind=Route {}", expected(behaviour));
+            let message = format!("conversion webhook for shop.example.com/v1, Kind=Route {}", refusal(behaviour, uid));
             for path in [format!("{ROUTES_V2}/one"), ROUTES_V2.to_owned()] {
                 let refused = client.get(&path).await.json();
                 assert_eq!(
@@ -355,10 +359,11 @@ fn webhook_that_hangs_harms_only_its_own_resource() {
         create(&client, "/api/v1/namespaces", &namespace).await;
         assert_eq!(client.delete("/api/v1/namespaces/other").await.status, 200);
         let hanging = [format!("{ROUTES_V2}/one"), ROUTES_V2.to_owned(), format!("{ROUTES_V2}/one?x=1")];
-        let hung = hanging.map(|path| {
+        let waiting = Tasks::new();
+        for path in hanging {
             let client = server.admin();
-            tokio::spawn(async move { client.get(&path).await.status.as_u16() })
-        });
+            waiting.spawn_once("hanging-request", async move { drop(client.get(&path).await) });
+        }
         let started = Instant::now();
         for at in 0..5 {
             create(&client, ORDERS, &order(&format!("o{at}"))).await;
@@ -376,7 +381,6 @@ fn webhook_that_hangs_harms_only_its_own_resource() {
         // Its objects can go with their definition.
         assert_eq!(client.delete(ROUTES_CRD).await.status, 200);
         wait_until_deleted(&client, ROUTES_CRD).await;
-        hung.iter().for_each(tokio::task::JoinHandle::abort);
     });
     let started = Instant::now();
     assert_eq!(server.stop(), Some(0));
