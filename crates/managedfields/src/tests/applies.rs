@@ -1,3 +1,5 @@
+//! Applies of deployments: ownership, conflicts, removal of fields.
+
 use serde_json::{Value, json};
 
 use super::{Deployments, deployment, entries, object, writer};

@@ -1,3 +1,5 @@
+//! Entries of a scale and of its object.
+
 use serde_json::{Value, json};
 
 use crate::{ScaleEntries, ScalePaths};

@@ -1,3 +1,5 @@
+//! Updates of deployments: ownership, times, cap of managers.
+
 use serde_json::json;
 
 use super::{Deployments, deployment, entries, writer};
