@@ -46,7 +46,8 @@ pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusC
         Rejection::Conflict { reason, .. } => Status::conflict(status_context.resource, status_context.name, reason),
         Rejection::TooLarge(message) => Status::request_entity_too_large(message),
         Rejection::Unprocessable(_) => Status::unprocessable(),
-        Rejection::Unclassified(message) => Status::internal_error(message),
+        // Kubernetes gives such errors no reason.
+        Rejection::Unclassified(message) => Status { message, code: 500, ..Status::default() },
     }
 }
 
