@@ -36,6 +36,7 @@ fn run_mutations(name: &str) {
     for seed in target.seeds() {
         check(target, &seed);
     }
+    #[expect(clippy::disallowed_methods, reason = "a long run is asked for by the environment")]
     let seconds = std::env::var(SECONDS_VARIABLE).ok().and_then(|seconds| seconds.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut mutator = Mutator::new(target);

@@ -202,9 +202,8 @@ async fn current(client: &Client, path: &str, absent: &Value) -> Value {
 
 fn remove(object: &mut Value, pointer: &str) {
     let Some((parent, name)) = pointer.rsplit_once('/') else { return };
-    match object.pointer_mut(parent) {
-        Some(Value::Object(parent)) => drop(parent.remove(name)),
-        _ => {}
+    if let Some(Value::Object(parent)) = object.pointer_mut(parent) {
+        parent.remove(name);
     }
 }
 
@@ -245,7 +244,7 @@ fn drop_nulls(value: &mut Value) {
             fields.values_mut().for_each(drop_nulls);
         }
         Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
