@@ -1,7 +1,7 @@
 //! Values with types: the walks of structured merge.
 //!
 //! A [`Type`] says for a value whether it is a leaf, and how the items of lists are identified. Objects of built-in kinds
-//! have the form that Go gives them ([`go_form`]): comparisons of stored objects apply it while walking, everything else
+//! have the form that Go gives them ([`go_form()`]): comparisons of stored objects apply it while walking, everything else
 //! works on values that have it.
 
 mod atom;
