@@ -16,10 +16,12 @@ for envtest; without them this command fails.
 
   cargo xtask real                          everything
   cargo xtask real validation               sends mutated manifests to both, prints where the responses differ
+  cargo xtask real apply                    random writes by several managers, compares objects, managed fields and conflicts
 
 Environment of `validation`: UNSKEW_REAL_SEED, UNSKEW_REAL_CASES (per kind), UNSKEW_REAL_KINDS (Pod,Job), UNSKEW_REAL_RELEASE
 (an older one to emulate), UNSKEW_REAL_OUTPUT (a folder for one file per kind with a line per difference),
 UNSKEW_REAL_RECORD=1 (replaces the recorded responses, which `cargo xtask test` replays without a real server).
+Environment of `apply`: UNSKEW_REAL_SEED (the first sequence), UNSKEW_REAL_SEQUENCES (10000), UNSKEW_REAL_KINDS, UNSKEW_REAL_RECORD=1.
 ";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {

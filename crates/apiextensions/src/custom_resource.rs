@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use api::{GroupVersion, GroupVersionKind, KindScope, compare_kube_aware_versions};
 use object::KindRules;
 use object::rules::StatusSubresource;
-use schema::structural::{SchemaError, StructuralSchema};
 
 use crate::columns::{CustomColumn, columns_of_scale, columns_of_version};
 use crate::definition::{Definition, DefinitionVersion, ResourceNames};
@@ -27,7 +26,6 @@ pub struct CustomResourceVersion {
     selectable_fields: OnceLock<CustomSelectableFields>,
     scale: Option<CustomScale>,
     deprecation_warning: Option<String>,
-    schema: OnceLock<Option<Result<StructuralSchema, SchemaError>>>,
 }
 
 impl CustomResourceVersion {
@@ -53,7 +51,6 @@ impl CustomResourceVersion {
             selectable_fields: OnceLock::new(),
             scale: found.subresources.scale.as_ref().map(CustomScale::new),
             deprecation_warning: deprecation_warning(definition, found),
-            schema: OnceLock::new(),
         })
     }
 
@@ -128,13 +125,6 @@ impl CustomResourceVersion {
     pub fn deprecation_warning(&self) -> Option<&str> {
         self.deprecation_warning.as_deref()
     }
-
-    /// The schema of the objects; `None` for definitions of long ago, which may have none.
-    pub fn schema(&self) -> Option<&Result<StructuralSchema, SchemaError>> {
-        let schema = self.version().schema.open_api_v3_schema.as_ref();
-        let compile = || schema.map(|schema| StructuralSchema::from_json(&schema.to_value()));
-        self.schema.get_or_init(compile).as_ref()
-    }
 }
 
 /// The definition's text, or one that names the highest served version that is not deprecated and ranks above this one.
@@ -188,9 +178,8 @@ mod tests {
         assert_eq!(version.rules().status, StatusSubresource::StatusOnly);
         assert!(!version.rules().allows_unconditional_update && !version.rules().allows_create_on_update);
         assert!(version.scale().is_some() && version.has_status() && version.deprecation_warning().is_none());
-        assert!(version.schema().is_some_and(Result::is_ok));
         let beta = CustomResourceVersion::new(&definition, "v1beta1").unwrap();
-        assert!(beta.scale().is_none() && !beta.has_status() && beta.schema().is_none());
+        assert!(beta.scale().is_none() && !beta.has_status());
         assert_eq!(beta.columns().len(), 2);
         assert!(CustomResourceVersion::new(&definition, "v2").is_none());
     }

@@ -1,5 +1,6 @@
 //! The `scale` subresource of custom resources: the version's paths say where an object has the values.
 
+use api::FieldError;
 use api::json::JsonObject;
 use object::Rejection;
 use object::scale::{ScalePaths, ScaleSelector, ensure_uid_matches, requested_replicas, scale_from_object};
@@ -17,7 +18,9 @@ const ABSENT_REPLICAS: i32 = i32::MIN;
 pub struct CustomScale {
     spec_replicas_path: String,
     spec_replicas: Vec<String>,
+    status_replicas_path: String,
     status_replicas: Vec<String>,
+    selector_path: String,
     selector: Option<Vec<String>>,
 }
 
@@ -41,7 +44,9 @@ impl CustomScale {
         Self {
             spec_replicas_path: scale.spec_replicas_path.clone(),
             spec_replicas: split(&scale.spec_replicas_path),
+            status_replicas_path: scale.status_replicas_path.clone(),
             status_replicas: split(&scale.status_replicas_path),
+            selector_path: scale.label_selector_path.clone().unwrap_or_default(),
             selector: scale.label_selector_path.as_deref().filter(|path| !path.is_empty()).map(split),
         }
     }
@@ -49,6 +54,21 @@ impl CustomScale {
     /// The path of the desired replicas as field names, for managed fields.
     pub fn spec_replicas(&self) -> &[String] {
         &self.spec_replicas
+    }
+
+    /// Validates the desired replicas of an object.
+    pub fn validate_spec(&self, object: &JsonObject) -> Option<FieldError> {
+        replicas_error(object, &self.spec_replicas_path, &self.spec_replicas)
+    }
+
+    /// Validates the actual replicas and the selector of an object.
+    pub fn validate_status(&self, object: &JsonObject) -> Vec<FieldError> {
+        let selector = self.selector.as_ref().and_then(|path| {
+            let found = nested(object, path, "string", |value| value.as_str().map(str::to_owned));
+            found.err().map(|error| FieldError::invalid(&self.selector_path, "", error.to_string()))
+        });
+        let replicas = replicas_error(object, &self.status_replicas_path, &self.status_replicas);
+        replicas.into_iter().chain(selector).collect()
     }
 
     /// The `Scale` of an object, as a GET returns it.
@@ -117,6 +137,19 @@ impl CustomScale {
             selector: selector.as_deref().map_or(ScaleSelector::None, ScaleSelector::Serialized),
         };
         Ok((scale_from_object(object, &paths), spec_replicas))
+    }
+}
+
+fn replicas_error(object: &JsonObject, field: &str, path: &[String]) -> Option<FieldError> {
+    match nested(object, path, "int64", Value::as_i64) {
+        Err(error) => Some(FieldError::invalid(field, 0, error.to_string())),
+        Ok(Some(replicas)) if replicas < 0 => {
+            Some(FieldError::invalid(field, replicas, "should be a non-negative integer"))
+        }
+        Ok(Some(replicas)) if replicas > i32::MAX.into() => {
+            Some(FieldError::invalid(field, replicas, format!("should be less than or equal to {}", i32::MAX)))
+        }
+        Ok(_) => None,
     }
 }
 
@@ -213,6 +246,31 @@ mod tests {
             assert_eq!(scale().get(&object(&custom)).unwrap_err().to_string(), expected);
         }
         assert_eq!(scale().after_write(&JsonObject::new()).unwrap()["status"], json!({"replicas": 0}));
+    }
+
+    #[test]
+    fn values_of_a_scale_are_validated() {
+        let errors = |value: Value| {
+            let object = object(&value);
+            let all = scale().validate_spec(&object).into_iter().chain(scale().validate_status(&object));
+            all.map(|error| error.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(errors(json!({})), Vec::<String>::new());
+        assert_eq!(
+            errors(json!({"spec": {"size": {"count": -1}}, "status": {"count": 3_000_000_000_u32, "selector": 7}})),
+            [
+                ".spec.size.count: Invalid value: -1: should be a non-negative integer",
+                ".status.count: Invalid value: 3000000000: should be less than or equal to 2147483647",
+                ".status.selector: Invalid value: \"\": .status.selector accessor error: 7 is of the type int64, expected \
+                 string",
+            ]
+        );
+        assert_eq!(
+            errors(json!({"spec": {"size": {"count": "two"}}})),
+            [
+                ".spec.size.count: Invalid value: 0: .spec.size.count accessor error: two is of the type string, expected int64"
+            ]
+        );
     }
 
     #[test]

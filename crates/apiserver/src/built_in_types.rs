@@ -3,7 +3,7 @@
 use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
 use kinds::{FeatureGates, Release, defaults, gated_fields, types_of, update_validation};
-use object::decode::Decoded;
+use object::decode::{self, Decoded};
 use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
 
 use crate::resource::Resource;
@@ -84,14 +84,22 @@ pub(crate) fn check_custom_body(
     let Some((live, version)) = resource.as_custom() else {
         return Ok(CheckedObject { object, warnings: Vec::new() });
     };
-    match live.decode_request(&mut object, version) {
-        Ok(unknown) => errors.extend(unknown.iter().map(|path| format!("unknown field {path:?}"))),
-        Err(error) => return Err(TypeCheckFailure { reason: error.to_string(), object }),
+    // What a strict error shows of a patched object.
+    let complete = (validation == FieldValidation::Strict).then(|| object.clone());
+    // Like in kube-apiserver, no schema applies to an object of another kind, which validation rejects.
+    if object.get("kind").is_some_and(|kind| kind == resource.group_version_kind().kind) {
+        match live.decode_request(&mut object, version) {
+            Ok(unknown) => errors.extend(unknown.iter().map(|path| format!("unknown field {path:?}"))),
+            Err(error) => return Err(TypeCheckFailure { reason: error.to_string(), object }),
+        }
     }
-    if validation == FieldValidation::Strict
+    if let Err(error) = decode::check_metadata_types(&mut object, resource.group_version_kind()) {
+        return Err(TypeCheckFailure { reason: error.to_string(), object });
+    }
+    if let Some(complete) = complete
         && let Some(reason) = strict_decoding_error(&errors)
     {
-        return Err(TypeCheckFailure { object, reason });
+        return Err(TypeCheckFailure { object: complete, reason });
     }
     let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { errors };
     Ok(CheckedObject { object, warnings })

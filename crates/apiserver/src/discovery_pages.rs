@@ -84,6 +84,12 @@ impl DiscoveryPages {
         }
     }
 
+    /// True if built-in resources are served in a version.
+    pub(crate) fn has_built_in_version(&self, group: &str, version: &str) -> bool {
+        let path = if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
+        self.legacy.contains_key(&path)
+    }
+
     /// The index page `/`: the paths of all documents except those that `/openapi/v3` lists.
     pub(crate) fn index_page(&self, custom: &CustomResources) -> Vec<u8> {
         let groups = custom.shared().groups.clone();

@@ -28,8 +28,10 @@ pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusC
         Rejection::BadRequest(message) => Status::bad_request(message),
         Rejection::Forbidden(message) => Status::forbidden(status_context.resource, status_context.name, message),
         Rejection::Invalid { subject, errors } => match subject {
-            RejectionSubject::Kind | RejectionSubject::Resource => {
-                Status::invalid(status_context.group_kind(), status_context.name, &errors)
+            RejectionSubject::Kind => Status::invalid(status_context.group_kind(), status_context.name, &errors),
+            RejectionSubject::Resource => {
+                let GroupResource { group, resource: kind } = status_context.resource;
+                Status::invalid(GroupKind { group, kind }, status_context.name, &errors)
             }
             RejectionSubject::Options(kind) => status_for_options(kind, &errors),
             RejectionSubject::Scale => {
@@ -37,12 +39,15 @@ pub(crate) fn status_for_rejection(rejection: Rejection, status_context: StatusC
             }
             RejectionSubject::Patch => Status::invalid(GroupKind { group: "", kind: "" }, "", &errors),
         },
+        Rejection::Conflict { subject: RejectionSubject::Kind, reason } => {
+            let GroupKind { group, kind: resource } = status_context.group_kind();
+            Status::conflict(GroupResource { group, resource }, status_context.name, reason)
+        }
         Rejection::Conflict { reason, .. } => Status::conflict(status_context.resource, status_context.name, reason),
         Rejection::TooLarge(message) => Status::request_entity_too_large(message),
-        Rejection::Unprocessable(message) => {
-            Status { message, reason: StatusReason::Invalid, code: 422, ..Status::default() }
-        }
-        Rejection::Unclassified(message) => Status::internal_error(message),
+        Rejection::Unprocessable(_) => Status::unprocessable(),
+        // Kubernetes gives such errors no reason.
+        Rejection::Unclassified(message) => Status { message, code: 500, ..Status::default() },
     }
 }
 

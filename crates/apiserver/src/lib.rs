@@ -58,7 +58,7 @@ use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
 use crate::openapi_documents::OpenApiDocuments;
-use crate::resource::Resource;
+use crate::resource::{CustomPathMismatch, Resource};
 use crate::reviews::ReviewResource;
 use crate::services::CachedServices;
 
@@ -240,10 +240,18 @@ impl ApiServer {
                     Some(resource) => (resource.scope(), resource.offer(&target.subresource)),
                     None => {
                         let served = self.served_resources.get(&target.group, &target.version, &target.resource);
-                        let served = served.ok_or_else(Status::path_not_found)?;
+                        let Some(served) = served else { return self.resource_not_found(target) };
                         (served.kind.scope, resource::offer(served, &target.subresource))
                     }
                 };
+                if let Some(resource) = resolved.as_ref().filter(|resource| resource.as_custom().is_some())
+                    && let Err(mismatch) = resource::check_custom_path(resource, target)
+                {
+                    return match mismatch {
+                        CustomPathMismatch::NoPage => Ok(page_not_found()),
+                        CustomPathMismatch::Rejected(status) => Err(status),
+                    };
+                }
                 match resource::check_path_and_method(scope, offer, target) {
                     Ok(()) => {}
                     Err(RouteMismatch::NotFound) if !target.path_form.is_rooted => return Ok(page_not_found()),
@@ -261,6 +269,14 @@ impl ApiServer {
                     None => Err(status_for_unimplemented(target)),
                 }
             }
+        }
+    }
+
+    /// The response for a resource that nothing serves: a page in a version that is not built in, as in kube-apiserver.
+    fn resource_not_found(&self, target: &ResourceTarget<'_>) -> Result<Response, Status> {
+        match self.discovery_pages.has_built_in_version(&target.group, &target.version) {
+            true => Err(Status::path_not_found()),
+            false => Ok(page_not_found()),
         }
     }
 

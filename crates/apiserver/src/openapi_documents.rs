@@ -67,6 +67,13 @@ struct VersionInputs {
     parts: Vec<(Box<str>, usize)>,
 }
 
+/// A custom resource in a group-version: the name of its definition, the position of the version, the hash of its inputs.
+struct VersionMember<'i> {
+    name: &'i str,
+    position: usize,
+    hash: &'i str,
+}
+
 impl OpenApiDocuments {
     pub(crate) fn new(served_resources: Arc<ServedResources>) -> Self {
         Self {
@@ -166,12 +173,12 @@ impl OpenApiDocuments {
                 (name, same.unwrap_or_else(|| Arc::new(DefinitionInputs::new(live))))
             })
             .collect();
-        let mut members: BTreeMap<&str, Vec<(&Box<str>, usize, &str)>> = BTreeMap::new();
+        let mut members: BTreeMap<&str, Vec<VersionMember<'_>>> = BTreeMap::new();
         for (name, inputs) in &definitions {
             for (position, path, hash) in &inputs.versions {
                 // A group-version with built-in resources hides custom ones.
                 if !self.built_in.has_version(path) {
-                    members.entry(path).or_default().push((name, *position, hash));
+                    members.entry(path).or_default().push(VersionMember { name, position: *position, hash });
                 }
             }
         }
@@ -181,9 +188,9 @@ impl OpenApiDocuments {
         let group_versions = group_versions.iter().flat_map(|(group, version)| [*group, "/", *version, " "]);
         let server: Vec<&str> = [PROGRAM, " v3 ", &release, " "].into_iter().chain(group_versions).collect();
         let versions = members.into_iter().map(|(path, members)| {
-            let hashes = members.iter().map(|(.., hash)| *hash);
+            let hashes = members.iter().map(|member| member.hash);
             let hash = hash(server.iter().copied().chain(hashes).map(str::as_bytes));
-            let parts = members.iter().map(|(name, position, _)| ((*name).clone(), *position)).collect();
+            let parts = members.iter().map(|member| (member.name.into(), member.position)).collect();
             (path.into(), VersionInputs { hash, parts })
         });
         let versions = versions.collect();

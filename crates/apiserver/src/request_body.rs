@@ -46,7 +46,7 @@ pub(crate) fn read_object(
     }
     let body = request.into_body();
     let decoded = match expected.custom {
-        Some(_) => require_kind(&body, encoding, expected).and_then(|()| decode_body(&body, encoding, expected)),
+        Some(_) => decode_custom_body(&body, encoding, expected),
         None => decode_body(&body, encoding, expected),
     };
     let decoded = decoded.map_err(|rejection| {
@@ -88,19 +88,33 @@ fn unregistered_kind(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_
     ))
 }
 
-/// Rejects a custom object without `kind` or `apiVersion`. Only for built-in objects does the path supply them.
-fn require_kind(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_>) -> Result<(), Rejection> {
+/// Decodes a custom object. Its path supplies neither `kind` nor `apiVersion`; another kind is rejected by validation.
+fn decode_custom_body(
+    body: &[u8],
+    encoding: Encoding,
+    expected: &ExpectedBody<'_>,
+) -> Result<Decoded<JsonObject>, Rejection> {
     let form = if encoding == Encoding::Yaml { decode::BodyEncoding::Yaml } else { decode::BodyEncoding::Json };
-    // A body that cannot be decoded is rejected later, with the reason.
-    let Ok(Decoded { value: Value::Object(object), .. }) = decode::decode_value(body, form) else { return Ok(()) };
-    let is_missing = |field: &str| object.get(field).is_none_or(|value| value.is_null() || value == "");
-    let missing = [("kind", "Kind"), ("apiVersion", "apiVersion")].into_iter().find(|(field, _)| is_missing(field));
-    let Some((_, name)) = missing else { return Ok(()) };
-    let text = match encoding {
-        Encoding::Yaml => Value::Object(object).to_string(),
-        Encoding::Json | Encoding::Protobuf => String::from_utf8_lossy(body).into_owned(),
-    };
-    Err(decode::unrecognized_object(body, expected.kind, &format!("Object '{name}' is missing in '{text}'")))
+    let Decoded { value: object, duplicate_fields } = decode::decode_untyped_object(body, form, expected.kind)?;
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    if text("kind").is_empty() {
+        let shown = match encoding {
+            Encoding::Yaml => Value::Object(object).to_string(),
+            Encoding::Json | Encoding::Protobuf => String::from_utf8_lossy(body).into_owned(),
+        };
+        return Err(decode::unrecognized_object(
+            body,
+            expected.kind,
+            &format!("Object 'Kind' is missing in '{shown}'"),
+        ));
+    }
+    let (found, wanted) = (text("apiVersion"), expected.kind.group_version());
+    if found != wanted.to_string() {
+        return Err(Rejection::BadRequest(format!(
+            "the API version in the data ({found}) does not match the expected API version ({wanted})"
+        )));
+    }
+    Ok(Decoded { value: object, duplicate_fields })
 }
 
 /// Reads `DeleteOptions` from the body or, if it is empty, from the query.

@@ -299,8 +299,11 @@ impl WriteOptions {
         }
         errors.extend(object::validate::validate_manager_name(&field_manager, "fieldManager"));
         let dry_runs = || query::pairs(query).filter(|(key, value)| key == "dryRun" && !value.is_empty());
-        let unknown = dry_runs().filter(|(_, value)| value != "All");
-        errors.extend(unknown.map(|(_, value)| FieldError::not_supported("dryRun", value.into_owned(), &["All"])));
+        // Kubernetes shows all values, once.
+        let shown: Vec<_> = dry_runs().map(|(_, value)| value.into_owned()).collect();
+        if shown.iter().any(|value| value != "All") {
+            errors.push(FieldError::not_supported("dryRun", shown, &["All"]));
+        }
         match FieldValidation::from_query(query) {
             Ok(field_validation) if errors.is_empty() => Ok(Self {
                 is_dry_run: dry_runs().next().is_some(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::json::JsonObject;
 use api::target::ResourceTarget;
-use api::{GroupResource, GroupVersionKind, KindScope, RouteMismatch, Status};
+use api::{GroupResource, GroupVersionKind, KindScope, RouteMismatch, Status, Verb};
 use apiextensions::CustomResourceVersion;
 use kinds::{KindStrategy, ServedResource, ServedResources, StoredResource, VerbSet};
 use object::convert::convert;
@@ -79,6 +79,16 @@ impl Resource {
                     conversions: Some(conversions()),
                 };
                 Arc::new(Self { origin, cache: self.cache.clone() })
+            }
+            ResourceOrigin::Custom { .. } | ResourceOrigin::BuiltIn { .. } => self,
+        }
+    }
+
+    /// The resource for the request or watch that `former` is for.
+    pub(crate) fn with_conversions_of(self: Arc<Self>, former: &Self) -> Arc<Self> {
+        match &former.origin {
+            ResourceOrigin::Custom { conversions: Some(conversions), .. } => {
+                self.with_conversions(|| conversions.clone())
             }
             ResourceOrigin::Custom { .. } | ResourceOrigin::BuiltIn { .. } => self,
         }
@@ -289,6 +299,39 @@ pub(crate) fn offer(served: &ServedResource, subresource: &str) -> Option<Resour
             let offered = served.subresource(subresource)?;
             Some(ResourceOffer { verbs: offered.verbs, is_implemented: offered.is_implemented })
         }
+    }
+}
+
+/// Why a path and method do not fit a custom resource.
+pub(crate) enum CustomPathMismatch {
+    /// kube-apiserver has no handler for the path.
+    NoPage,
+    /// The handler of custom resources rejects the request.
+    Rejected(Status),
+}
+
+/// Checks what kube-apiserver's handler of custom resources responds in its own words. A create at the path of an object
+/// stays rejected like for built-in resources, whereas kube-apiserver creates the object of any name.
+pub(crate) fn check_custom_path(resource: &Resource, target: &ResourceTarget<'_>) -> Result<(), CustomPathMismatch> {
+    let path = target.path_form;
+    let is_in_scope = match resource.scope() {
+        KindScope::Cluster => !path.in_namespace,
+        KindScope::Namespaced => path.in_namespace || matches!(target.verb, Verb::List | Verb::Watch),
+    };
+    if !is_in_scope {
+        return Err(CustomPathMismatch::NoPage);
+    }
+    let reject = |status| Err(CustomPathMismatch::Rejected(status));
+    let (name, verb) = (target.group_resource(), target.verb.as_str());
+    match resource.offer(&target.subresource) {
+        None => reject(Status::not_found(name, &target.name)),
+        Some(offer) if !target.subresource.is_empty() && !offer.verbs.contains(verb) => {
+            reject(Status::method_not_supported(name, verb))
+        }
+        Some(_) if matches!(target.verb, Verb::Update | Verb::Patch) && target.name.is_empty() => {
+            reject(Status::bad_request("name must be provided"))
+        }
+        Some(_) => Ok(()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Cost of the tables of kinds and types: at the start of a server, and when the types of the kinds are read.
+//! Cost of the tables of kinds and types: at the start of a server, when the types of the kinds are read, and when an object
+//! is validated.
 //!
 //! Memory is measured in a separate process that does nothing else, because pages that another benchmark has touched
 //! would not count again.
@@ -13,7 +14,7 @@ use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources, types_of};
 
 use crate::Effort;
 use crate::table::{BenchRow, BenchTable, Measurement};
-use crate::timing::{median, monotonic_time};
+use crate::timing::{median, median_time, monotonic_time};
 
 /// Makes this program the child that reads the tables and prints what they cost.
 pub(crate) const CHILD_FLAG: &str = "--kinds";
@@ -21,6 +22,7 @@ pub(crate) const CHILD_FLAG: &str = "--kinds";
 /// Goals for a server.
 const START_MAX: Duration = Duration::from_millis(10);
 const MEMORY_BYTES_MAX: u64 = 3 << 20;
+const VALIDATION_MAX: Duration = Duration::from_micros(20);
 /// Number of child processes; odd, so that the median is one of them.
 const CHILDREN: usize = 9;
 
@@ -53,8 +55,49 @@ pub(crate) fn run(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> 
     );
     let resident = BenchRow::new("memory after both", Measurement::Bytes(bytes(|paid| paid.bytes)));
     table.push(resident.with_goal(Measurement::Bytes(MEMORY_BYTES_MAX)));
+    let validation = validation_time(effort)?;
+    table.push(BenchRow::time("validate a deployment", validation).with_goal(Measurement::Time(VALIDATION_MAX)));
     Ok(())
 }
+
+/// Time to validate a typical deployment, whose defaults are set.
+fn validation_time(effort: Effort) -> anyhow::Result<Duration> {
+    let gates = FeatureGates::new(Release::NEWEST);
+    let served = ServedResources::new(&gates, &RuntimeConfig::parse(Release::NEWEST, "")?);
+    let deployments = served.resources().iter().find(|resource| resource.kind.plural == "deployments");
+    let strategy = deployments.context("there are deployments")?.kind.strategy;
+    let kind = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
+    let kind = types_of(Release::NEWEST).for_kind(kind).context("there are deployments")?;
+    let mut deployment = serde_json::from_str(DEPLOYMENT)?;
+    kinds::defaults::apply_defaults(&mut deployment, kind, &gates);
+    let errors = kinds::value_validation::validate_create(strategy, &gates, &deployment);
+    anyhow::ensure!(errors.is_empty(), "the deployment is valid: {errors:?}");
+    Ok(median_time(effort, || kinds::value_validation::validate_create(strategy, &gates, &deployment)))
+}
+
+/// A container with what most have.
+const DEPLOYMENT: &str = r#"{
+    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
+    "spec": {
+        "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [{
+                    "name": "web", "image": "registry.example.com/web:1.2.3",
+                    "ports": [{"name": "http", "containerPort": 8080}],
+                    "env": [{"name": "MODE", "value": "production"},
+                        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+                    "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+                    "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}},
+                    "livenessProbe": {"httpGet": {"path": "/live", "port": "http"}},
+                    "volumeMounts": [{"name": "config", "mountPath": "/etc/web"}]
+                }],
+                "volumes": [{"name": "config", "configMap": {"name": "web"}}]
+            }
+        }
+    }
+}"#;
 
 fn run_child_process() -> anyhow::Result<KindsCost> {
     let output = Command::new(std::env::current_exe()?).arg(CHILD_FLAG).output()?;

@@ -8,7 +8,7 @@ fn main() -> std::io::Result<()> {
     for target in fuzzing::TARGETS {
         let folder = corpus.join(target.name);
         fs::create_dir_all(&folder)?;
-        for (number, seed) in target.seeds.iter().enumerate() {
+        for (number, seed) in target.seeds().into_iter().enumerate() {
             fs::write(folder.join(format!("seed-{number}")), seed)?;
         }
     }

@@ -8,22 +8,32 @@
 
 mod accept_header;
 mod cel;
+mod certificate;
 mod discovery_json;
+mod forwarded_headers;
 mod object_body;
 mod patch;
 mod pattern;
+mod protobuf_body;
 mod request_line;
 mod selectors;
 mod stored_object;
 mod target;
+mod token;
+mod yaml_body;
 
 pub use accept_header::accept_header;
 pub use cel::{cel_compile, cel_evaluate};
+pub use certificate::certificate;
 pub use discovery_json::discovery_json;
+pub use forwarded_headers::forwarded_headers;
 pub use object_body::object_body;
 pub use patch::patch;
 pub use pattern::pattern;
+pub use protobuf_body::protobuf_body;
 pub use request_line::request_line;
 pub use selectors::selectors;
 pub use stored_object::stored_object;
 pub use target::{FuzzTarget, TARGETS};
+pub use token::token;
+pub use yaml_body::yaml_body;

@@ -24,7 +24,13 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     reset_fields: reset_fields::CERTIFICATE_SIGNING_REQUEST,
     rules: KindRules { name_rule: NameRule::PathSegment, ..RULES },
     validate_create: |request| check_spec(request.at("spec")),
-    validate_status: |request, _| check_condition_statuses(request.path("status.conditions")),
+    validate_status: |request, old| {
+        check_condition_statuses(request.path("status.conditions"));
+        let (certificate, before) = (request.path("status.certificate"), old.path("status.certificate"));
+        if !certificate.text().is_empty() && certificate.text() != before.text() {
+            check_certificate(certificate);
+        }
+    },
     prepare_for_create,
     prepare_for_update,
     subresources: &[
@@ -137,6 +143,15 @@ fn check_condition_statuses(conditions: Field<'_>) {
         let is_final = matches!(kind.text(), "Approved" | "Denied" | "Failed");
         status.require_one_of(if is_final { &["True"] } else { &["False", "True", "Unknown"] });
     });
+}
+
+/// A certificate is text in PEM.
+fn check_certificate(certificate: Field<'_>) {
+    let pem = STANDARD.decode(certificate.text()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&pem);
+    if !text.contains("-----BEGIN CERTIFICATE-----") {
+        certificate.invalid_as("<certificate data>", "must contain at least one CERTIFICATE PEM block");
+    }
 }
 
 /// Keeps the stored spec; an update that changes it is not rejected.

@@ -12,7 +12,7 @@ mod field_defaults;
 mod value_structs;
 
 use api::json::JsonObject;
-use schema::{StructType, TypeForm, ValueType};
+use schema::{StructField, StructType, TypeForm, ValueType};
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
@@ -35,7 +35,7 @@ pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates
     for row in field_defaults::defaults_of_type(kind) {
         row.apply(body);
     }
-    add_required_zeros(body, kind);
+    add_written_zeros(body, kind);
     for (name, value) in body {
         if let Some(field) = kind.field(name) {
             apply_defaults_to_value(value, field.value_type(), gates);
@@ -43,18 +43,32 @@ pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates
     }
 }
 
-/// Adds required scalars that are absent: Go has no absent scalar, and encodes the zero value of required ones.
-fn add_required_zeros(body: &mut JsonObject, kind: StructType<'_>) {
-    for field in kind.fields().filter(|field| field.is_required() && !field.is_pointer()) {
-        let zero = match field.value_type().form() {
-            TypeForm::Text => Value::from(""),
-            TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Value::from(0),
-            TypeForm::Bool => Value::from(false),
-            TypeForm::Struct(_) | TypeForm::Bytes | TypeForm::Special(_) | TypeForm::List(_) | TypeForm::Map(_) => {
-                continue;
-            }
-        };
-        set_if_absent(body, field.name(), zero);
+/// Adds scalars that Go encodes although they are zero: it has no absent scalar.
+fn add_written_zeros(body: &mut JsonObject, kind: StructType<'_>) {
+    for field in kind.fields().filter(|field| is_written_though_zero(kind, *field)) {
+        if let Some(zero) = zero_scalar(field) {
+            set_if_absent(body, field.name(), zero);
+        }
+    }
+}
+
+/// Required fields are written, as Go's declarations go with few exceptions.
+fn is_written_though_zero(kind: StructType<'_>, field: StructField<'_>) -> bool {
+    let row = (kind.name(), field.name());
+    if field.is_required() {
+        return !OMITTED_THOUGH_REQUIRED.contains(&row);
+    }
+    // Events of the other group have the second of these names too, and omit it.
+    let is_event = kind.name() == "Event" && kind.field("reportingComponent").is_none();
+    WRITTEN_THOUGH_EMPTY.contains(&row) && !is_event
+}
+
+fn zero_scalar(field: StructField<'_>) -> Option<Value> {
+    match field.value_type().form() {
+        TypeForm::Text => Some("".into()),
+        TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Some(0.into()),
+        TypeForm::Bool => Some(false.into()),
+        TypeForm::Struct(_) | TypeForm::Bytes | TypeForm::Special(_) | TypeForm::List(_) | TypeForm::Map(_) => None,
     }
 }
 
@@ -70,30 +84,56 @@ pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
 
 fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
     let mut object = Map::new();
-    for field in kind.fields() {
-        let is_written = field.is_required() || WRITTEN_THOUGH_EMPTY.contains(&(kind.name(), field.name()));
-        let zero = match field.value_type().form() {
-            TypeForm::Text => Value::from(""),
-            TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Value::from(0),
-            TypeForm::Bool => Value::from(false),
-            TypeForm::Struct(inner) => Value::from(zero_object(inner)),
-            TypeForm::Bytes | TypeForm::Special(_) | TypeForm::List(_) | TypeForm::Map(_) => continue,
+    for field in kind.fields().filter(|field| is_written_though_zero(kind, *field)) {
+        let zero = if let TypeForm::Struct(inner) = field.value_type().form() {
+            Some(Value::from(zero_object(inner)))
+        } else {
+            zero_scalar(field)
         };
-        if is_written {
-            object.insert(field.name().to_owned(), zero);
-        }
+        object.extend(zero.map(|zero| (field.name().to_owned(), zero)));
     }
     object
 }
 
-/// Empty parts of a status that Go encodes because they are neither pointers nor `omitempty`.
-const WRITTEN_THOUGH_EMPTY: [(&str, &str); 6] = [
+/// Fields that Go encodes because they are neither pointers nor `omitempty`, although they are not required.
+const WRITTEN_THOUGH_EMPTY: [(&str, &str); 15] = [
+    ("Event", "reportingComponent"),
+    ("Event", "reportingInstance"),
     ("IngressStatus", "loadBalancer"),
     ("NodeDaemonEndpoints", "kubeletEndpoint"),
+    ("NodeRuntimeHandler", "name"),
     ("NodeStatus", "daemonEndpoints"),
     ("NodeStatus", "nodeInfo"),
+    ("PodDisruptionBudgetStatus", "currentHealthy"),
+    ("PodDisruptionBudgetStatus", "desiredHealthy"),
+    ("PodDisruptionBudgetStatus", "disruptionsAllowed"),
+    ("PodDisruptionBudgetStatus", "expectedPods"),
     ("ServiceStatus", "loadBalancer"),
+    ("StatefulSetOrdinals", "start"),
+    ("StatefulSetSpec", "serviceName"),
     ("StatefulSetStatus", "availableReplicas"),
+];
+
+/// Required fields that are pointers or `omitempty` in Go.
+const OMITTED_THOUGH_REQUIRED: [(&str, &str); 18] = [
+    ("ContainerRestartRule", "action"),
+    ("ContainerRestartRuleOnExitCodes", "operator"),
+    ("HTTPIngressPath", "pathType"),
+    ("ImageVolumeStatus", "imageRef"),
+    ("LeaseCandidateSpec", "strategy"),
+    ("MutatingWebhook", "sideEffects"),
+    ("ParentReference", "name"),
+    ("ParentReference", "resource"),
+    ("PodCertificateProjection", "keyType"),
+    ("PodCertificateProjection", "signerName"),
+    ("PoolStatus", "driver"),
+    ("PoolStatus", "poolName"),
+    ("ResourcePoolStatusRequestStatus", "poolCount"),
+    ("ServerStorageVersion", "apiServerID"),
+    ("ServerStorageVersion", "encodingVersion"),
+    ("TokenReviewSpec", "token"),
+    ("ValidatingAdmissionPolicyBindingSpec", "policyName"),
+    ("ValidatingWebhook", "sideEffects"),
 ];
 
 fn apply_defaults_to_value(value: &mut Value, shape: ValueType<'_>, gates: &FeatureGates) {

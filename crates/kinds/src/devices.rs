@@ -73,7 +73,7 @@ pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
 
 pub(crate) static RESOURCE_CLAIM_TEMPLATE_STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
-    validate_create: validation::check_claim_template,
+    validate: validation::check_claim_template,
     immutable_fields: SPEC_IS_FIXED,
     columns: &[NAME, AGE],
     conversion: |from, to| match (from.version == "v1beta1", to.version == "v1beta1") {

@@ -28,7 +28,7 @@ pub(crate) static ENDPOINTS_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static ENDPOINT_SLICE_STRATEGY: KindStrategy = KindStrategy {
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: KindRules { generation: GenerationRule::CountedWithLabels, ..RULES },
     prepare_for_create: |_, slice| {
         slice::drop_topology(slice, &[]);
         Ok(())

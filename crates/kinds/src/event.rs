@@ -48,7 +48,12 @@ pub(crate) static CORE_STRATEGY: KindStrategy = KindStrategy {
 /// The events of `events.k8s.io`. Error messages use the field names of the core group.
 pub(crate) static EVENTS_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generate_name: GenerateNameRule::OnCreate, ..EITHER_GROUP.rules },
-    validate: |event| check_event(event, &EVENTS_FIELDS),
+    validate: |event| {
+        check_event(event, &EVENTS_FIELDS);
+        if event.at("series").is_present() {
+            check_series(event.at("series"));
+        }
+    },
     validate_create: check_new_event,
     immutable_fields: &[
         fixed_field("regarding").displayed_as("involvedObject"),
@@ -150,10 +155,6 @@ fn check_length(text: Field<'_>, max: usize) {
 
 /// What `events.k8s.io` adds for new events.
 fn check_new_event(event: Field<'_>) {
-    let series = event.at("series");
-    if series.is_present() {
-        check_series(series);
-    }
     if !event.at("eventTime").is_present() {
         event.at("eventTime").required("");
     }

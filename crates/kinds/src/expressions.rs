@@ -70,7 +70,15 @@ pub(crate) fn declared_type(value: &Type) -> DeclType {
         Type::List(items) => DeclType::list(declared_type(items), None, ListKind::Atomic),
         Type::Object(decl) => DeclType::clone(decl),
         Type::Named(name) => DeclType::library(name),
-        _ => DeclType::dynamic(),
+        Type::Dyn
+        | Type::Error
+        | Type::Null
+        | Type::Map(_)
+        | Type::Optional(_)
+        | Type::Wrapper(_)
+        | Type::Message(_)
+        | Type::Type(_)
+        | Type::Variable(_) => DeclType::dynamic(),
     }
 }
 

@@ -3,6 +3,8 @@
 //! Like defaults, they belong to types and apply wherever a type occurs. An object that has a field of a gate already,
 //! since a server with the gate stored it, keeps what the gate adds.
 
+mod pod_spec;
+
 use std::collections::BTreeSet;
 
 use api::json::JsonObject;
@@ -42,6 +44,9 @@ fn collect_gates(
             found.insert(gate);
         }
     }
+    if kind.name() == "PodSpec" && pod_spec::has_restart_policies(object) && is_wanted(pod_spec::RESTART_RULES) {
+        found.insert(pod_spec::RESTART_RULES);
+    }
     for (name, value) in object {
         if let Some(field) = kind.field(name).filter(|_| value.is_object() || value.is_array()) {
             collect_gates_of_value(value, field.value_type(), is_wanted, found);
@@ -72,6 +77,9 @@ fn drop_fields(object: &mut JsonObject, kind: StructType<'_>, disabled: &BTreeSe
         if disabled.contains(gate) {
             object.remove(*field);
         }
+    }
+    if kind.name() == "PodSpec" {
+        pod_spec::drop_fields(object, disabled);
     }
     let mut emptied = Vec::new();
     for (name, value) in &mut *object {

@@ -15,32 +15,37 @@ use crate::fields::{set_if_empty, string_field};
 use crate::release::Release::*;
 use crate::strategy::{KindStrategy, RULES};
 use crate::update_validation::immutable_fields::{ImmutableField, ViolationMessage, fixed_field, immutable_field};
+use crate::validation::Field;
 
 pub(crate) static ROLE_STRATEGY: KindStrategy = KindStrategy {
     rbac: Some(RbacKind::Role),
-    prepare_for_create: |_, role| default_and_validate(RbacKind::Role, role),
-    prepare_for_update: |_, role| default_and_validate(RbacKind::Role, role),
+    prepare_for_create: |_, role| set_defaults(RbacKind::Role, role),
+    prepare_for_update: |_, role| set_defaults(RbacKind::Role, role),
+    validate: |role| validate(RbacKind::Role, role),
     ..ANY_KIND
 };
 
 pub(crate) static CLUSTER_ROLE_STRATEGY: KindStrategy = KindStrategy {
     rbac: Some(RbacKind::ClusterRole),
-    prepare_for_create: |_, role| default_and_validate(RbacKind::ClusterRole, role),
-    prepare_for_update: |_, role| default_and_validate(RbacKind::ClusterRole, role),
+    prepare_for_create: |_, role| set_defaults(RbacKind::ClusterRole, role),
+    prepare_for_update: |_, role| set_defaults(RbacKind::ClusterRole, role),
+    validate: |role| validate(RbacKind::ClusterRole, role),
     ..ANY_KIND
 };
 
 pub(crate) static ROLE_BINDING_STRATEGY: KindStrategy = KindStrategy {
     rbac: Some(RbacKind::RoleBinding),
-    prepare_for_create: |_, binding| default_and_validate(RbacKind::RoleBinding, binding),
-    prepare_for_update: |_, binding| default_and_validate(RbacKind::RoleBinding, binding),
+    prepare_for_create: |_, binding| set_defaults(RbacKind::RoleBinding, binding),
+    prepare_for_update: |_, binding| set_defaults(RbacKind::RoleBinding, binding),
+    validate: |binding| validate(RbacKind::RoleBinding, binding),
     ..ANY_BINDING
 };
 
 pub(crate) static CLUSTER_ROLE_BINDING_STRATEGY: KindStrategy = KindStrategy {
     rbac: Some(RbacKind::ClusterRoleBinding),
-    prepare_for_create: |_, binding| default_and_validate(RbacKind::ClusterRoleBinding, binding),
-    prepare_for_update: |_, binding| default_and_validate(RbacKind::ClusterRoleBinding, binding),
+    prepare_for_create: |_, binding| set_defaults(RbacKind::ClusterRoleBinding, binding),
+    prepare_for_update: |_, binding| set_defaults(RbacKind::ClusterRoleBinding, binding),
+    validate: |binding| validate(RbacKind::ClusterRoleBinding, binding),
     ..ANY_BINDING
 };
 
@@ -57,13 +62,20 @@ const ROLE_REF_IS_FIXED: &[ImmutableField] = &[
     fixed_field("roleRef").since(R37),
 ];
 
-/// Applies defaults and validates.
-fn default_and_validate(kind: RbacKind, object: &mut JsonObject) -> Result<(), Rejection> {
+fn set_defaults(kind: RbacKind, object: &mut JsonObject) -> Result<(), Rejection> {
     rbac::validation::set_defaults(kind, object);
-    let name = object.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+    Ok(())
+}
+
+fn validate(kind: RbacKind, field: Field<'_>) {
+    let Some(object) = field.object() else { return };
+    let name = unstructured::metadata_string(object, "name");
     let bytes = serde_json::to_vec(object).expect("an object has string keys");
-    let errors = rbac::validation::validate_object(kind, name, &bytes);
-    Rejection::ensure_no_errors(errors.map_err(|error| Rejection::BadRequest(error.to_string()))?)
+    match rbac::validation::validate_object(kind, name, &bytes) {
+        Ok(errors) => errors.into_iter().for_each(|error| field.add_error(error)),
+        // What cannot be read cannot be enforced.
+        Err(error) => field.invalid_unshown(error.to_string()),
+    }
 }
 
 /// The API group of users and groups is RBAC's; service accounts are in the core group.

@@ -35,6 +35,9 @@ pub(crate) static IP_ADDRESS_STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
+const ONE_OF_EACH_FAMILY: &str =
+    "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+
 /// One range, or one of each family.
 fn check_ranges(ranges: Field<'_>) {
     if ranges.len() == 0 {
@@ -46,7 +49,7 @@ fn check_ranges(ranges: Field<'_>) {
     let parsed: Vec<_> = ranges.texts().filter_map(parse_cidr).collect();
     let is_dual = parsed.iter().any(|(first, _)| first.is_ipv4()) && parsed.iter().any(|(first, _)| first.is_ipv6());
     if ranges.len() > 1 && parsed.len() == ranges.len() && !is_dual {
-        ranges.invalid("may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64");
+        ranges.invalid(ONE_OF_EACH_FAMILY);
     }
     ranges.each(Field::canonical_cidr);
 }
@@ -79,10 +82,20 @@ fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     if old.len() != new.len() && (old.len(), new.len()) != (1, 2) {
         return vec![FieldError::invalid(path, update.displayed_value(path), FIELD_IS_IMMUTABLE)];
     }
+    let mut errors = Vec::new();
+    if new.len() > old.len() {
+        let is_v6 = |range: &serde_json::Value| range.as_str().is_some_and(|range| range.contains(':'));
+        if let [first, second] = new
+            && is_v6(first) == is_v6(second)
+        {
+            errors.push(FieldError::invalid(path, update.displayed_value(path), ONE_OF_EACH_FAMILY));
+        }
+    }
     let changed = old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new);
-    changed
-        .map(|(at, (_, new))| FieldError::invalid(format!("{path}[{at}]"), new.clone(), FIELD_IS_IMMUTABLE))
-        .collect()
+    errors.extend(
+        changed.map(|(at, (_, new))| FieldError::invalid(format!("{path}[{at}]"), new.clone(), FIELD_IS_IMMUTABLE)),
+    );
+    errors
 }
 
 const SERVICE_CIDRS: &[Column] = &[

@@ -2,13 +2,12 @@
 //!
 //! Most rules are one immutable field: a row of the kind's `immutable_fields`. Rules that depend on other fields or
 //! allow some changes are functions of the kind. Messages equal Kubernetes', and differences between releases are
-//! separate rows. Where a Kubernetes message contains a diff of internal types, ours contains a diff of the objects as
-//! clients see them.
+//! separate rows. Where a Kubernetes message shows internal types, so does ours: see `go_form`.
 //!
 //! The same rules apply to writes through a subresource, unless it has rules of its own: `pods/resize` may change
 //! fields that are immutable in the pod.
 //!
-//! Not covered: most rules for status, and rules for new objects.
+//! Not covered: rules for new objects.
 
 pub(crate) mod go_form;
 pub(crate) mod immutable_fields;

@@ -30,7 +30,7 @@ pub fn validate_values(
 ) -> Vec<FieldError> {
     let report = Report::new(gates);
     check_finalizers(strategy, report.root(new));
-    if subresource == "status" {
+    if STATUS_SUBRESOURCES.contains(&subresource) {
         (strategy.validate_status)(report.root(new), report.root(old));
         return report.take_errors();
     }
@@ -43,6 +43,9 @@ pub fn validate_values(
     }
     errors
 }
+
+/// Subresources whose writes change the status alone.
+const STATUS_SUBRESOURCES: [&str; 2] = ["approval", "status"];
 
 /// Finalizers without a domain are those of Kubernetes.
 fn check_finalizers(strategy: &KindStrategy, object: Field<'_>) {

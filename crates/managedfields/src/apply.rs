@@ -6,11 +6,12 @@ use api::json::JsonObject;
 use serde_json::Value;
 
 use crate::conflicts::Conflicts;
-use crate::entries::{Entry, Operation, decode_entries, encode_entries, managed_fields, set_managed_fields};
+use crate::entries::{Entry, Fields, Operation, decode_entries, encode_entries, managed_fields, set_managed_fields};
+use crate::field_set::intersects;
 use crate::last_applied;
 use crate::ownership::{Change, Comparisons, reconcile_entries, release, typed_object, without_unmanaged};
 use crate::prune::{LastApplied, prune};
-use crate::typed::{Form, drop_supplied, merge, to_set, validate, values_equal};
+use crate::typed::{Form, drop_supplied, merge, objects_equal, restore_applied_empty, to_set, validate};
 use crate::update::update_entries;
 use crate::{ConversionUnavailable, FieldManager, FieldSet, ObjectType, VersionedTypes};
 
@@ -120,7 +121,8 @@ impl<'a> Attempt<'a> {
         let applied = to_set(self.config, self.object_type.into());
         let applied = applied.recursive_difference(types.reset_fields(writer.api_version));
         let last = replace_own_entry(&mut entries, writer, applied);
-        let merged = prune(merged, last, &entries, writer.api_version, types)?;
+        let mut merged = prune(merged, last, &entries, writer.api_version, types)?;
+        restore_applied_empty(&mut merged, self.config, self.object_type.into());
         let change = Change { old: Cow::Borrowed(&live), new: Cow::Borrowed(&merged), form: Form::Exact };
         let mut comparisons = Comparisons::new(types, writer.api_version, self.object_type, change);
         let mut conflicts = Vec::new();
@@ -141,7 +143,7 @@ impl<'a> Attempt<'a> {
         if let Some(conflicts) = Conflicts::new(conflicts.filter(|(_, fields)| !fields.is_empty()).collect()) {
             return Err(ApplyError::Conflicts(conflicts));
         }
-        let is_changed = !values_equal(&Value::Object(live), &Value::Object(merged.clone()));
+        let is_changed = !objects_equal(&live, &merged);
         for own in kept.iter_mut().filter(|entry| entry.is_of(writer, Operation::Apply)) {
             let set = without_unmanaged(&own.set());
             if set != *own.set() {
@@ -164,7 +166,10 @@ impl<'a> Attempt<'a> {
 }
 
 fn conflicting_fields(entry: &Entry<'_>, comparison: &crate::typed::Comparison) -> FieldSet {
-    if comparison.modified.is_empty() && comparison.added.is_empty() {
+    let changed = [&comparison.modified, &comparison.added];
+    if let Fields::Encoded(raw) = &entry.fields
+        && !changed.iter().any(|set| intersects(raw, set))
+    {
         return FieldSet::default();
     }
     entry.set().intersection(&comparison.modified.union(&comparison.added))

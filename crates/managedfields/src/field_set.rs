@@ -30,6 +30,9 @@ pub(crate) struct FieldNode {
     pub(crate) children: FieldSet,
 }
 
+/// Makes a node of the result from those of two sets at an element.
+type Join<'j> = &'j dyn Fn(Option<&FieldNode>, Option<&FieldNode>) -> Option<FieldNode>;
+
 impl FieldSet {
     /// The set without fields.
     pub const EMPTY: Self = Self { nodes: Vec::new() };
@@ -149,11 +152,7 @@ impl FieldSet {
         })
     }
 
-    fn combine(
-        &self,
-        other: &Self,
-        join: &dyn Fn(Option<&FieldNode>, Option<&FieldNode>) -> Option<FieldNode>,
-    ) -> Self {
+    fn combine(&self, other: &Self, join: Join<'_>) -> Self {
         let mut nodes = Vec::new();
         let (mut ours, mut theirs) = (self.nodes.iter().peekable(), other.nodes.iter().peekable());
         loop {

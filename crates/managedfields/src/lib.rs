@@ -1,6 +1,6 @@
 //! Managed fields: which manager owns which field, and server-side apply.
 //!
-//! [`record_update`] maintains `metadata.managedFields` on creates, updates and patches. [`apply`] merges an applied
+//! [`record_update`] maintains `metadata.managedFields` on creates, updates and patches. [`apply()`] merges an applied
 //! configuration into the live object, removes what its manager no longer applies, and reports [`Conflicts`]. Both judge
 //! each entry in its own version; types and conversions come in through [`VersionedTypes`].
 //!
@@ -28,3 +28,6 @@ pub use scale::{ScaleEntries, ScalePaths};
 pub use times::{check_entries, keep_times_if_unchanged};
 pub use types::{ConversionUnavailable, ObjectType, VersionedTypes};
 pub use update::{UpdateError, record_update};
+
+#[cfg(test)]
+mod tests;

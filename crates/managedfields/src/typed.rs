@@ -1,7 +1,7 @@
 //! Values with types: the walks of structured merge.
 //!
 //! A [`Type`] says for a value whether it is a leaf, and how the items of lists are identified. Objects of built-in kinds
-//! have the form that Go gives them ([`go_form`]): comparisons of stored objects apply it while walking, everything else
+//! have the form that Go gives them ([`go_form()`]): comparisons of stored objects apply it while walking, everything else
 //! works on values that have it.
 
 mod atom;
@@ -16,11 +16,11 @@ mod to_set;
 mod validate;
 
 pub(crate) use atom::Type;
-pub(crate) use compare::{Comparison, compare, values_equal};
+pub(crate) use compare::{Comparison, compare, objects_equal};
 pub(crate) use go_form::{Form, drop_supplied, go_form};
 pub(crate) use merge::merge;
 pub(crate) use named_fields::with_named_fields;
 pub(crate) use reconcile::{has_fields_below_atomic, reconcile};
-pub(crate) use remove::remove_items;
+pub(crate) use remove::{remove_items, restore_applied_empty};
 pub(crate) use to_set::{has_duplicates, to_set};
 pub(crate) use validate::validate;

@@ -32,16 +32,10 @@ pub fn record_update(
     types: &dyn VersionedTypes,
 ) -> Result<(), UpdateError> {
     let sent = new.get_mut("metadata").and_then(|metadata| metadata.as_object_mut()?.remove("managedFields"));
-    let source = EntriesSource::choose(live, sent.as_ref(), writer);
-    let entries = match source {
-        EntriesSource::None => Vec::new(),
-        EntriesSource::Sent => decode_entries(sent.as_ref()).unwrap_or_default(),
-        EntriesSource::Live => decode_entries(live.and_then(managed_fields)).unwrap_or_default(),
-    };
+    let mut entries = first_entries(live, sent.as_ref(), writer);
     if entries.is_empty() && live.is_some() {
         return Ok(());
     }
-    let mut entries = entries;
     update_entries(&mut entries, live, new, writer, types)?;
     merge_oldest_managers(&mut entries);
     let list = encode_entries(entries);
@@ -49,32 +43,23 @@ pub fn record_update(
     Ok(())
 }
 
-/// Which entries an update starts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EntriesSource {
-    None,
-    Sent,
-    Live,
-}
-
-impl EntriesSource {
-    fn choose(live: Option<&JsonObject>, sent: Option<&Value>, writer: &FieldManager<'_>) -> Self {
-        // A subresource cannot change entries.
-        if !writer.subresource.is_empty() {
-            return Self::Live;
-        }
-        let is_reset = match sent.and_then(Value::as_array).map(Vec::as_slice) {
-            Some([]) => true,
-            Some([Value::Object(only)]) => only.is_empty(),
-            _ => false,
-        };
-        let has_sent = || sent.is_some_and(|sent| decode_entries(Some(sent)).is_ok_and(|entries| !entries.is_empty()));
-        match (is_reset, live) {
-            (true, _) => Self::None,
-            (false, _) if has_sent() => Self::Sent,
-            (false, _) => Self::Live,
-        }
+/// The entries that an update starts from: those that were sent, unless they are broken or a subresource was written.
+fn first_entries<'e>(
+    live: Option<&'e JsonObject>,
+    sent: Option<&'e Value>,
+    writer: &FieldManager<'_>,
+) -> Vec<Entry<'e>> {
+    let stored = || decode_entries(live.and_then(managed_fields)).unwrap_or_default();
+    if !writer.subresource.is_empty() {
+        return stored();
     }
+    match sent.and_then(Value::as_array).map(Vec::as_slice) {
+        // The client resets them.
+        Some([]) => return Vec::new(),
+        Some([Value::Object(only)]) if only.is_empty() => return Vec::new(),
+        _ => {}
+    }
+    decode_entries(sent).ok().filter(|entries| !entries.is_empty()).unwrap_or_else(stored)
 }
 
 /// Moves the changed fields to the writer. `old` is `None` for the object without fields.

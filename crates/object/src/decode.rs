@@ -46,6 +46,16 @@ pub fn decode_object(
     encoding: BodyEncoding,
     expected: GroupVersionKind<&str>,
 ) -> Result<Decoded<Map<String, Value>>, Rejection> {
+    let Decoded { value, duplicate_fields } = decode_untyped_object(body, encoding, expected)?;
+    Ok(Decoded { value: expect_kind(value, body, expected)?, duplicate_fields })
+}
+
+/// Decodes an object of any kind. Neither its kind nor the types of its metadata are checked.
+pub fn decode_untyped_object(
+    body: &[u8],
+    encoding: BodyEncoding,
+    expected: GroupVersionKind<&str>,
+) -> Result<Decoded<Map<String, Value>>, Rejection> {
     let Decoded { value, duplicate_fields } = decode_value(body, encoding).map_err(|error| {
         let reason = match encoding {
             BodyEncoding::Json => format!("couldn't get version/kind; json parse error: {error}"),
@@ -55,12 +65,13 @@ pub fn decode_object(
     })?;
     let Value::Object(object) = value else {
         let reason = format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct",
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ \
+             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
             go_json_type_name(&value)
         );
         return Err(unrecognized_object(body, expected, &reason));
     };
-    Ok(Decoded { value: expect_kind(object, body, expected)?, duplicate_fields })
+    Ok(Decoded { value: object, duplicate_fields })
 }
 
 /// Checks that a decoded object is of the expected kind and that its metadata has the right types. The caller must have

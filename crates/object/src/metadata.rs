@@ -95,6 +95,10 @@ pub fn prepare_update(
             let annotations = ["metadata", "annotations"];
             !has_same_desired_state(old, new, rules) || get(old, &annotations) != get(new, &annotations)
         }
+        GenerationRule::CountedWithLabels => {
+            let labels = ["metadata", "labels"];
+            !has_same_desired_state(old, new, rules) || get(old, &labels) != get(new, &labels)
+        }
     };
     if has_changed {
         let generation = unstructured::integer(old, &["metadata", "generation"]).unwrap_or_default();

@@ -76,6 +76,8 @@ pub enum GenerationRule {
     Counted,
     /// Like `Counted`, and changes of annotations: deployments.
     CountedWithAnnotations,
+    /// Like `Counted`, and changes of labels: endpoint slices.
+    CountedWithLabels,
     /// Stays 1: priority classes.
     Constant,
     /// The kind has no generation.

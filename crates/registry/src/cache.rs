@@ -119,6 +119,11 @@ impl WatchCache {
         self.resources.for_custom_resource(group, resource)
     }
 
+    /// Allows to drop the cache of a custom resource that nothing defines any more, once it is empty and has no reader.
+    pub fn release_custom_resource(&self, group: &str, resource: &str) {
+        self.resources.custom.release(self.resources.custom.prefix_of(group, resource));
+    }
+
     /// Every change up to this revision is in the snapshots.
     pub fn applied_revision(&self) -> Revision {
         self.progress.borrow().applied_revision

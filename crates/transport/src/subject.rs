@@ -18,7 +18,7 @@ const UID: Oid<'_> = oid!(1.3.6.1.4.1.57683.2);
 
 impl X509Subject {
     /// Parses the DER content of an X.501 name, a sequence of sets of attributes; `None` if malformed.
-    pub(crate) fn from_der(name: &[u8]) -> Option<Self> {
+    pub fn from_der(name: &[u8]) -> Option<Self> {
         let mut subject = Self::default();
         for set in values(name) {
             for attribute in values(content(&set?, Tag::Set)?) {

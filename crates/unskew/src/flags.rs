@@ -254,9 +254,9 @@ pub(crate) fn render_help(table: &[Flag]) -> String {
     let mut page = String::new();
     for flag in table.iter().filter(|flag| flag.kind.is_used()) {
         let value = match flag.kind {
+            FlagKind::Bool | FlagKind::IgnoredBool | FlagKind::UnsupportedBool => "",
             FlagKind::List => " strings",
-            kind if kind.is_bool() => "",
-            _ => " string",
+            FlagKind::Text | FlagKind::Ignored | FlagKind::Unsupported => " string",
         };
         let default = match flag.default {
             "" => String::new(),

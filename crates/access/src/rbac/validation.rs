@@ -111,6 +111,14 @@ fn validate_selector(selector: &LabelSelectorSpec, path: &str) -> Vec<FieldError
         }
         let of_key = validation::validate_label_key(&requirement.key).into_iter();
         errors.extend(of_key.map(|error| FieldError::invalid(format!("{path}.key"), requirement.key.as_str(), error)));
+        for (at, value) in requirement.values.iter().enumerate() {
+            let faults = validation::validate_label_value(value).into_iter();
+            errors
+                .extend(faults.map(|fault| FieldError::invalid(format!("{path}.values[{at}]"), value.as_str(), fault)));
+        }
+    }
+    if !errors.is_empty() {
+        errors.push(FieldError::invalid(path, Value::Null, "invalid label selector."));
     }
     errors
 }

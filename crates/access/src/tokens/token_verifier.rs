@@ -257,8 +257,11 @@ impl TokenVerifier {
                 }
                 claims.check_time(now)?;
                 check_bindings(&claims.kubernetes, objects, now)?;
-                let seconds_overdue =
-                    claims.kubernetes.warn_after.filter(|after| *after != 0).map(|after| now.as_second() - after);
+                let seconds_overdue = claims
+                    .kubernetes
+                    .warn_after
+                    .filter(|after| *after != 0)
+                    .map(|after| now.as_second().saturating_sub(after));
                 if let Some(seconds) = seconds_overdue.filter(|seconds| *seconds > 0) {
                     audit_annotations.push(TokenAuditAnnotation::Stale { subject: claims.subject.clone(), seconds });
                 }

@@ -37,6 +37,12 @@ impl Status {
         }
     }
 
+    /// 422 for a patch that cannot be applied. kube-apiserver does not say why.
+    pub fn unprocessable() -> Self {
+        Self::failure(422, StatusReason::Invalid, "the server rejected our request due to an error in our request")
+            .with_empty_details()
+    }
+
     /// 409: an object with that name exists.
     pub fn already_exists(resource: GroupResource<&str>, name: &str) -> Self {
         let message = format!("{resource} {} already exists", Quoted(name));

@@ -398,9 +398,13 @@ fn remove_resource_version(object: &mut JsonObject) -> Option<Value> {
 fn content_without_revision(stored: &StoredObject) -> Bytes {
     let field = format!(r#""resourceVersion":"{}""#, stored.revision);
     let body = &stored.body;
-    match body.windows(field.len()).position(|part| part == field.as_bytes()) {
-        None => body.clone(),
-        Some(at) => [&body[..at], &body[at + field.len()..]].concat().into(),
+    let Some(at) = body.windows(field.len()).position(|part| part == field.as_bytes()) else { return body.clone() };
+    let (before, after) = (&body[..at], &body[at + field.len()..]);
+    // With one of the commas beside it: the field is the first or the last of the metadata.
+    match (after.strip_prefix(b","), before.strip_suffix(b",")) {
+        (Some(after), _) => [before, after].concat().into(),
+        (None, Some(before)) => [before, after].concat().into(),
+        (None, None) => [before, after].concat().into(),
     }
 }
 

@@ -125,6 +125,10 @@ impl DefinitionFollower {
         }
         for known in previous.all() {
             let live = snapshot.definition(&known.live.definition.metadata.name).map(|found| &*found.live);
+            if live.is_none() {
+                let spec = &known.live.definition.spec;
+                self.registry.cache().release_custom_resource(&spec.group, &spec.names.plural);
+            }
             if live.is_none_or(|live| !std::ptr::eq(live, &*known.live)) {
                 let ended_at = live.and_then(|live| live.fence.revision).unwrap_or(cached.revision);
                 ended_views.extend(views::end_replaced(&known.live, live, ended_at));

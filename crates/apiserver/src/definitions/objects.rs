@@ -140,11 +140,17 @@ impl LiveDefinition {
         let schema = &compiled.schema;
         let release = self.release.minor();
         let mut errors = match (subresource, old) {
-            ("status", Some(old)) => schema.validate_status(new, old, release),
+            ("status", Some(old)) => {
+                let mut errors = schema.validate_status(new, old, release);
+                errors.extend(version.scale().into_iter().flat_map(|scale| scale.validate_status(new)));
+                errors
+            }
             _ => {
                 // Copies: the schema validates values, and handlers hold objects.
                 let (value, old_value) = (Value::Object(new.clone()), old.cloned().map(Value::Object));
                 let mut errors = schema.validate(&value, old_value.as_ref(), release);
+                errors.extend(version.scale().and_then(|scale| scale.validate_spec(new)));
+                errors.extend(version.scale().into_iter().flat_map(|scale| scale.validate_status(new)));
                 let validate_metadata = |object: &JsonObject| validate::validate_metadata(object, &EMBEDDED_RULES);
                 errors.extend(schema.validate_embedded(new, self.object_meta(), &validate_metadata));
                 errors

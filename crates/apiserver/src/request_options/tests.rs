@@ -119,7 +119,7 @@ fn dry_run_accepts_only_all() {
     };
     check("dryRun=All", expect!["dry run: true"]);
     check("", expect!["dry run: false"]);
-    check("dryRun=Some", expect![[r#"dryRun: Unsupported value: "Some": supported values: "All""#]]);
+    check("dryRun=Some", expect![[r#"dryRun: Unsupported value: ["Some"]: supported values: "All""#]]);
 }
 
 #[test]

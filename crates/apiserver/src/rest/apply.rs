@@ -124,8 +124,8 @@ fn decode_configuration(body: &[u8]) -> Result<Decoded<JsonObject>, String> {
     }
 }
 
-/// Reads the merged object as kube-apiserver's decoder does: values in their canonical form, custom objects pruned and
-/// defaulted.
+/// Reads the merged object as kube-apiserver's decoder does: values of built-in kinds in their canonical form. A custom
+/// object gets defaults and keeps nulls, which validation then rejects.
 fn convert_to_kind(context: RequestContext<'_>, object: &mut JsonObject) -> Result<(), Status> {
     let kind = context.resource.group_version_kind();
     let mut decoded = std::mem::take(object);
@@ -139,14 +139,16 @@ fn convert_to_kind(context: RequestContext<'_>, object: &mut JsonObject) -> Resu
     if let Err(rejection) = decode::check_metadata_types(&mut decoded, kind) {
         return Err(failed(&decoded, &rejection.to_string()));
     }
-    let decoded = Decoded { value: decoded, duplicate_fields: Vec::new() };
-    let checked = match context.resource.as_custom() {
-        Some(_) => built_in_types::check_custom_body(decoded, context.resource, FieldValidation::Ignore),
-        None => {
-            let release = context.server.served_resources.release();
-            built_in_types::check_body_types(decoded, release, kind, FieldValidation::Ignore)
+    if let Some((live, version)) = context.resource.as_custom() {
+        if let Some(schema) = live.schema(version) {
+            schema.set_defaults(&mut decoded);
         }
-    };
+        *object = decoded;
+        return Ok(());
+    }
+    let decoded = Decoded { value: decoded, duplicate_fields: Vec::new() };
+    let release = context.server.served_resources.release();
+    let checked = built_in_types::check_body_types(decoded, release, kind, FieldValidation::Ignore);
     *object = checked.map_err(|TypeCheckFailure { object, reason }| failed(&object, &reason))?.object;
     Ok(())
 }

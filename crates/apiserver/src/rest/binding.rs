@@ -6,8 +6,8 @@ use api::{GroupResource, GroupVersionKind, Status};
 use edge::Response;
 use http::StatusCode;
 use kinds::pod::binding;
-use object::StoredObject;
 use object::unstructured::text;
+use object::{StoredObject, decode};
 use registry::WriteDecision;
 use serde_json::Value;
 
@@ -32,8 +32,10 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Buffere
         custom: None,
         status_context: context.status_context(name),
     };
-    let CheckedObject { object: binding_object, warnings } =
+    let CheckedObject { object: mut binding_object, warnings } =
         request_body::read_object(request, context.record, &expected)?;
+    decode::ensure_namespace_matches(&mut binding_object, context.namespace())
+        .map_err(|rejection| context.rejection_status(rejection, name))?;
     let name_in_body = binding_object.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
     if name_in_body != Some(name) {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));

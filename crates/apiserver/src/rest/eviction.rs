@@ -7,7 +7,7 @@ use http::StatusCode;
 use kinds::pod_disruption_budget::{self as disruption_budget, EvictionRefusal};
 use managedfields::FieldManager;
 use object::delete::DeleteOptions;
-use object::{StoredObject, decode};
+use object::{StoredObject, decode, unstructured};
 use registry::read::ReadConsistency;
 use registry::{CachedValue, ListSelection, WriteDecision};
 use serde_json::Value;
@@ -42,9 +42,11 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
         custom: None,
         status_context,
     };
-    let CheckedObject { object: eviction, warnings } = request_body::read_object(request, context.record, &expected)?;
-    let name_in_body = eviction.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
-    if name_in_body.is_some_and(|name_in_body| !name_in_body.is_empty() && name_in_body != name) {
+    let CheckedObject { object: mut eviction, warnings } =
+        request_body::read_object(request, context.record, &expected)?;
+    decode::ensure_namespace_matches(&mut eviction, context.namespace())
+        .map_err(|rejection| context.rejection_status(rejection, name))?;
+    if unstructured::metadata_string(&eviction, "name") != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let eviction = context.admit_unstored(EVICTION_KIND, eviction, &write_options).await?;

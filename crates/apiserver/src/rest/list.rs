@@ -108,10 +108,13 @@ fn list_response(
     representation: ObjectRepresentation,
 ) -> Result<Response, Status> {
     let resource = context.resource;
-    let decode = |stored: &StoredObject| match representation {
-        // Only the metadata is parsed: whole objects of a large list take ten times the memory of their bytes.
-        ObjectRepresentation::PartialMetadata(_) if resource.is_stored_form(stored) => Ok(stored.to_metadata_object()),
-        _ => object_codec::decode_served(stored, resource),
+    let is_metadata = matches!(representation, ObjectRepresentation::PartialMetadata(_));
+    let decode = |stored: &StoredObject| {
+        // Whole objects of a large list take ten times the memory of their bytes.
+        if is_metadata && resource.is_stored_form(stored) {
+            return Ok(stored.to_metadata_object());
+        }
+        object_codec::decode_served(stored, resource)
     };
     let objects = || stored_objects(page).map(decode).collect();
     if let Some(encoded) = representation.encode_list(objects, metadata, resource)? {
@@ -133,7 +136,11 @@ fn list_response(
 fn list_head(context: RequestContext<'_>, metadata: &ListMeta) -> Bytes {
     let kind = context.resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
-    let metadata = String::from_utf8(api::json::to_go_json(metadata)).expect("JSON is UTF-8");
+    let mut metadata = String::from_utf8(api::json::to_go_json(metadata)).expect("JSON is UTF-8");
+    // kube-apiserver writes lists of custom objects from their fields, of which this one always exists.
+    if context.resource.as_custom().is_some() && !metadata.contains(r#""continue""#) {
+        metadata = metadata.replacen('{', r#"{"continue":"","#, 1);
+    }
     let list_kind = context.resource.list_kind();
     format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#).into()
 }

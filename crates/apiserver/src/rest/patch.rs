@@ -84,14 +84,17 @@ impl PatchRequest {
         kind: GroupVersionKind<&str>,
         context: RequestContext<'_>,
     ) -> Result<CheckedObject, Status> {
+        let is_custom = context.resource.as_custom().is_some() && kind == context.resource.group_version_kind();
         let patched = match self.patch.apply(current, context.schema_of(kind)) {
+            // The kind of a custom object is validated later.
+            Ok(Value::Object(patched)) if is_custom => Ok(patched),
             Ok(patched) => patch::expect_kind(patched, kind),
             Err(rejection) => Err(rejection),
         };
         let reject = |rejection| context.rejection_status(rejection, &context.target.name);
         let value = patched.map_err(reject)?;
         let decoded = Decoded { value, duplicate_fields: self.duplicate_fields.clone() };
-        let checked = if context.resource.as_custom().is_some() && kind == context.resource.group_version_kind() {
+        let checked = if is_custom {
             built_in_types::check_custom_body(decoded, context.resource, self.validation)
         } else {
             let release = context.server.served_resources.release();

@@ -79,6 +79,8 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
         custom_view,
         stop_token: context.server.stream_stop.clone(),
     };
+    // The initial events may be newer than the definition by which the resource was resolved.
+    events.follow_definition().await;
     if context.resource.conversions().is_some() {
         // The first failure is one of the request; kube-apiserver cannot fill its watch cache then.
         let kind = context.resource.group_version_kind();
@@ -87,8 +89,6 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
             Status::too_many_requests(reason, 1)
         })?;
     }
-    // The initial events may be newer than the definition by which the resource was resolved.
-    events.follow_definition().await;
     events.is_ended = events.ends_after_changes;
     let lines = futures_util::stream::unfold(events, |mut events| async move {
         let line = events.next_chunk().await?;
@@ -269,6 +269,7 @@ impl WatchStream {
     async fn follow_definition(&mut self) {
         let Some(custom) = &self.custom_view else { return };
         if let Some(current) = custom.current_resource().await {
+            let current = current.with_conversions_of(&self.resource);
             self.object_selector.set_resource(&current);
             self.resource = current;
             return;

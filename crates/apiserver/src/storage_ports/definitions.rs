@@ -40,7 +40,8 @@ struct ApiServiceSpec {
 impl DefinitionStorage for StoredDefinitions {
     fn defines(&self, name: GroupVersionResource<&str>) -> bool {
         let custom = self.live.snapshot();
-        if custom.resource(name).is_some() || custom.unreadable_reason(name).is_some() {
+        // One whose definition cannot be read is served here too: with the reason.
+        if custom.resource(name).is_some() {
             return true;
         }
         // An APIService is named VERSION.GROUP.

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod clients;
+mod conditions;
 mod controllers;
 pub(crate) mod conversion;
 mod deletion;

@@ -266,8 +266,8 @@ fn content_length_is_the_size_of_the_body() {
         lengths.map(|length| length.to_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let [five, zero] = [5, 0].map(SizeHint::with_exact);
-    assert_eq!(lengths(&[("content-length", "5"), ("content-length", "5")], five.clone()), ["5"]);
-    assert_eq!(lengths(&[("content-length", "0"), ("content-length", "60")], zero.clone()), ["0"]);
+    assert_eq!(lengths(&[("content-length", "5"), ("content-length", "5")], five), ["5"]);
+    assert_eq!(lengths(&[("content-length", "0"), ("content-length", "60")], zero), ["0"]);
     assert_eq!(lengths(&[("content-length", "60")], zero), ["0"]);
     // Chunked: the peer gets chunks as well.
     assert_eq!(lengths(&[("content-length", "60")], SizeHint::default()), [""; 0]);

@@ -2,11 +2,13 @@
 
 mod mutation;
 
+use std::time::{Duration, Instant};
+
 use fuzzing::{FuzzTarget, TARGETS};
 use mutation::Mutator;
 
-/// Inputs per target; a few seconds in an unoptimised build.
-const ITERATIONS: usize = 20_000;
+/// Seconds that every target runs, instead of its short run.
+const SECONDS_VARIABLE: &str = "UNSKEW_FUZZ_SECONDS";
 
 fn find_target(name: &str) -> &'static FuzzTarget {
     TARGETS.iter().find(|target| target.name == name).expect("the target is listed")
@@ -28,15 +30,22 @@ fn check(target: &FuzzTarget, input: &[u8]) {
     (target.run)(input.1);
 }
 
+#[expect(clippy::print_stdout, reason = "reports the length of a long run")]
 fn run_mutations(name: &str) {
     let target = find_target(name);
-    for seed in target.seeds {
-        check(target, seed.as_bytes());
+    for seed in target.seeds() {
+        check(target, &seed);
     }
+    #[expect(clippy::disallowed_methods, reason = "a long run is asked for by the environment")]
+    let seconds = std::env::var(SECONDS_VARIABLE).ok().and_then(|seconds| seconds.parse().ok());
+    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut mutator = Mutator::new(target);
-    for _ in 0..ITERATIONS {
+    let mut inputs = 0;
+    while end.map_or(inputs < target.short_run, |end| Instant::now() < end) {
         check(target, &mutator.next_input());
+        inputs += 1;
     }
+    println!("{name}: {inputs} inputs");
 }
 
 #[test]
@@ -89,8 +98,33 @@ fn pattern_invariants_hold_for_mutated_seeds() {
     run_mutations("pattern");
 }
 
-/// Deep enough to overflow the stack of a parser that recurses once per level.
-const LEVELS: usize = 100_000;
+#[test]
+fn forwarded_header_invariants_hold_for_mutated_seeds() {
+    run_mutations("forwarded_headers");
+}
+
+#[test]
+fn token_invariants_hold_for_mutated_seeds() {
+    run_mutations("token");
+}
+
+#[test]
+fn yaml_body_invariants_hold_for_mutated_seeds() {
+    run_mutations("yaml_body");
+}
+
+#[test]
+fn certificate_invariants_hold_for_mutated_seeds() {
+    run_mutations("certificate");
+}
+
+#[test]
+fn protobuf_body_invariants_hold_for_mutated_seeds() {
+    run_mutations("protobuf_body");
+}
+
+/// Deep enough to overflow the stack of a test, 2 MiB, by a parser that recurses once per level.
+const LEVELS: usize = 20_000;
 
 #[test]
 fn deeply_nested_input_does_not_overflow_the_stack() {
@@ -120,7 +154,7 @@ fn deeply_nested_input_does_not_overflow_the_stack() {
 
 #[test]
 fn large_input_is_handled_by_every_target() {
-    const BYTES: usize = 1 << 17;
+    const BYTES: usize = 1 << 14;
     for piece in
         ["a", "a=b,", "%61", "é", "/a", "application/json;q=0.1,", "a in (b),", "[],", "\0", "\"", "\n", "{}\n"]
     {

@@ -11,16 +11,18 @@ const BYTES_MAX: usize = 4096;
 /// An endless sequence of inputs, the same in every run.
 pub(crate) struct Mutator {
     random: Rng,
-    target: &'static FuzzTarget,
+    seeds: Vec<Vec<u8>>,
+    dictionary: Vec<Vec<u8>>,
 }
 
 impl Mutator {
-    pub(crate) fn new(target: &'static FuzzTarget) -> Self {
-        Self { random: Rng::with_seed(0x756e_736b_6577), target }
+    pub(crate) fn new(target: &FuzzTarget) -> Self {
+        let random = Rng::with_seed(0x756e_736b_6577);
+        Self { random, seeds: target.seeds(), dictionary: target.dictionary() }
     }
 
     pub(crate) fn next_input(&mut self) -> Vec<u8> {
-        let mut input = self.seed().to_vec();
+        let mut input = self.seed();
         for _ in 0..self.random.usize(1..=MUTATIONS_MAX) {
             self.mutate(&mut input);
         }
@@ -28,8 +30,8 @@ impl Mutator {
         input
     }
 
-    fn seed(&mut self) -> &'static [u8] {
-        self.random.choice(self.target.seeds).expect("every target has seeds").as_bytes()
+    fn seed(&mut self) -> Vec<u8> {
+        self.random.choice(&self.seeds).expect("every target has seeds").clone()
     }
 
     fn mutate(&mut self, input: &mut Vec<u8>) {
@@ -52,12 +54,12 @@ impl Mutator {
                 input.extend_from_slice(&other[from..]);
             }
             5 => {
-                let word = self.random.choice(self.target.dictionary).expect("every target has words");
-                input.splice(at..end, word.bytes());
+                let word = self.random.choice(&self.dictionary).expect("every target has words");
+                input.splice(at..end, word.iter().copied());
             }
             _ => {
-                let word = self.random.choice(self.target.dictionary).expect("every target has words");
-                input.splice(at..at, word.bytes());
+                let word = self.random.choice(&self.dictionary).expect("every target has words");
+                input.splice(at..at, word.iter().copied());
             }
         }
     }

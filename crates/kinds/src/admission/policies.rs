@@ -157,15 +157,12 @@ impl PolicyScope {
             } else if !is_identifier(name.text()) {
                 name.invalid_text("must be a valid CEL identifier");
             }
-            let mut decl = DeclType::dynamic();
             if expression.text().trim().is_empty() {
                 expression.required("expression is not specified");
-            } else {
-                let environment = scope.environment(expression, true);
-                if let Some(program) = expression.compiled(expression.text(), &environment) {
-                    decl = declared_type(program.output_type());
-                }
+                continue;
             }
+            let program = expression.compiled(expression.text(), &scope.environment(expression, true));
+            let decl = program.map_or_else(DeclType::dynamic, |program| declared_type(program.output_type()));
             scope.variables.push((name.text().to_owned(), decl));
         }
         scope

@@ -211,6 +211,7 @@ fn apply_defaults_to_stateful_sets() {
             .spec.podManagementPolicy "OrderedReady"
             .spec.replicas 1
             .spec.revisionHistoryLimit 10
+            .spec.serviceName ""
             .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
             .spec.updateStrategy {"rollingUpdate":{"partition":0},"type":"RollingUpdate"}
             .spec.volumeClaimTemplates[0].apiVersion "v1"
@@ -228,6 +229,7 @@ fn apply_defaults_to_stateful_sets() {
             .spec.podManagementPolicy "OrderedReady"
             .spec.replicas 1
             .spec.revisionHistoryLimit 10
+            .spec.serviceName ""
             .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
         "#]],
     );

@@ -7,9 +7,14 @@ use crate::types::types_of;
 
 #[track_caller]
 fn check(flags: &str, old: Option<Value>, new: Value, expected: &Value) {
-    let gates = FeatureGates::parse(Release::R36, flags).unwrap();
+    check_in(Release::R36, flags, old, new, expected);
+}
+
+#[track_caller]
+fn check_in(release: Release, flags: &str, old: Option<Value>, new: Value, expected: &Value) {
+    let gates = FeatureGates::parse(release, flags).unwrap();
     let kind = GroupVersionKind { group: "", version: "v1", kind: "Pod" };
-    let kind = types_of(Release::R36).for_kind(kind).unwrap();
+    let kind = types_of(release).for_kind(kind).unwrap();
     let pod = |spec: Value| JsonObject::from_iter([("spec".to_owned(), spec)]);
     let (old, mut new) = (old.map(pod), pod(new));
     drop_disabled_fields(old.as_ref(), &mut new, kind, &gates);
@@ -33,6 +38,30 @@ fn struct_without_other_fields_is_dropped_with_its_field() {
     check("", None, container(json!({"stopSignal": "SIGTERM"})), &json!({"containers": [{"name": "a"}]}));
     let hook = json!({"preStop": {"sleep": {"seconds": 1}}});
     check("", None, container(hook.clone()), &container(hook));
+}
+
+#[test]
+fn image_volume_is_dropped_with_its_mounts() {
+    let spec = json!({
+        "volumes": [{"name": "a", "image": {"reference": "x"}}, {"name": "b", "emptyDir": {}}],
+        "containers": [{"name": "c", "volumeMounts": [{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b"}]}],
+    });
+    let kept = json!({
+        "volumes": [{"name": "b", "emptyDir": {}}],
+        "containers": [{"name": "c", "volumeMounts": [{"name": "b", "mountPath": "/b"}]}],
+    });
+    check_in(Release::R34, "", None, spec.clone(), &kept);
+    check_in(Release::R34, "", Some(spec.clone()), spec.clone(), &spec);
+    check("", None, spec.clone(), &spec);
+}
+
+#[test]
+fn restart_policy_of_gate_is_dropped() {
+    let spec =
+        |policy: Value, of_init: &str| json!({"containers": [policy], "initContainers": [{"restartPolicy": of_init}]});
+    check_in(Release::R34, "", None, spec(json!({"restartPolicy": "Never"}), "Always"), &spec(json!({}), "Always"));
+    let before_the_gate = spec(json!({"restartPolicy": "Never"}), "Always");
+    check_in(Release::R33, "", None, before_the_gate.clone(), &before_the_gate);
 }
 
 #[test]

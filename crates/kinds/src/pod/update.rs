@@ -2,8 +2,8 @@
 
 use api::FieldError;
 use api::json::JsonObject;
-use schema::TypeForm;
 use schema::semantic_equality::is_field_equal;
+use schema::{TypeForm, ValueType};
 use serde_json::{Map, Value};
 
 use crate::fields::list_items;
@@ -50,6 +50,10 @@ pub(crate) fn check_pod(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     errors
 }
 
+fn list_item_type(shape: ValueType<'_>) -> Option<ValueType<'_>> {
+    if let TypeForm::List(items) = shape.form() { Some(items) } else { None }
+}
+
 /// `pods/ephemeralcontainers`: containers may be added; existing ones are immutable.
 pub(crate) fn check_ephemeral_containers(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let path = "spec.ephemeralContainers";
@@ -69,10 +73,7 @@ pub(crate) fn check_ephemeral_containers(update: ObjectUpdate<'_>) -> Vec<FieldE
                 continue;
             }
             Some(new) => {
-                let item = update.field(path).and_then(|list| match list.value_type().form() {
-                    TypeForm::List(items) => Some(items),
-                    _ => None,
-                });
+                let item = update.field(path).and_then(|list| list_item_type(list.value_type()));
                 format!("existing ephemeral containers {name:?} may not be changed\n{}", unified_diff(old, new, item))
             }
             None => format!("existing ephemeral containers {name:?} may not be removed\n"),

@@ -136,7 +136,9 @@ impl GoWriter {
             Value::Array(list) => {
                 self.write_entries(['[', ']'], list.iter().map(|item| (None, item)), Self::write_plain);
             }
-            _ => self.text += &String::from_utf8_lossy(&to_go_json(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.text += &String::from_utf8_lossy(&to_go_json(value));
+            }
         }
     }
 }

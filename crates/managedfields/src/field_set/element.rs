@@ -51,7 +51,9 @@ impl PathElement {
                 let mut fields: Vec<(Box<str>, Value)> = match first_value(content)? {
                     Value::Object(fields) => fields.into_iter().map(|(name, value)| (name.into(), value)).collect(),
                     Value::Null => Vec::new(),
-                    _ => return Err(ElementError::Malformed(format!("key is no object: {key}"))),
+                    Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                        return Err(ElementError::Malformed(format!("key is no object: {key}")));
+                    }
                 };
                 fields.sort_by(|one, other| one.0.cmp(&other.0));
                 Ok(Self::Key(fields.into()))

@@ -123,7 +123,15 @@ impl<'t> Type<'t> {
     fn of_value(value_type: ValueType<'t>, topology: Option<Topology<'t>>) -> Self {
         match value_type.form() {
             TypeForm::Struct(inner) => Self::Struct(inner, topology),
-            _ => Self::Value(value_type, topology),
+            TypeForm::Text
+            | TypeForm::Int32
+            | TypeForm::Int64
+            | TypeForm::Double
+            | TypeForm::Bool
+            | TypeForm::Bytes
+            | TypeForm::Special(_)
+            | TypeForm::List(_)
+            | TypeForm::Map(_) => Self::Value(value_type, topology),
         }
     }
 
@@ -284,7 +292,11 @@ impl<'t> MapOf<'t> {
                     TypeForm::Text => Some(Cow::Owned("".into())),
                     TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Some(Cow::Owned(0.into())),
                     TypeForm::Bool => Some(Cow::Owned(false.into())),
-                    _ => None,
+                    TypeForm::Bytes
+                    | TypeForm::Special(_)
+                    | TypeForm::List(_)
+                    | TypeForm::Map(_)
+                    | TypeForm::Struct(_) => None,
                 }
             }
         }

@@ -256,12 +256,15 @@ pub(crate) fn values_equal(one: &Value, other: &Value) -> bool {
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| values_equal(one, other))
         }
-        (Value::Object(one), Value::Object(other)) => {
-            let equal = |((name, one), (other_name, other)): ((&String, &Value), (&String, &Value))| {
-                name == other_name && values_equal(one, other)
-            };
-            one.len() == other.len() && one.iter().zip(other).all(equal)
-        }
+        (Value::Object(one), Value::Object(other)) => objects_equal(one, other),
         _ => one == other,
     }
+}
+
+/// Equality of objects; `1` equals `1.0`.
+pub(crate) fn objects_equal(one: &JsonObject, other: &JsonObject) -> bool {
+    let equal = |((name, one), (other_name, other)): ((&String, &Value), (&String, &Value))| {
+        name == other_name && values_equal(one, other)
+    };
+    one.len() == other.len() && one.iter().zip(other).all(equal)
 }

@@ -26,7 +26,12 @@ pub(crate) fn element_of_item(list: List<'_>, item: &Value) -> Result<PathElemen
                 Value::Array(_) if items.list.is_none() => {
                     Err("not supported: associative list with lists as elements".to_owned())
                 }
-                _ => Ok(PathElement::Value(Arc::new(item.clone()))),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_)
+                | Value::Object(_) => Ok(PathElement::Value(Arc::new(item.clone()))),
             }
         }
         ListTopology::Keys(keys) => keyed_element(list, keys, item),

@@ -48,17 +48,15 @@ fn value(live: Option<&Value>, config: &Value, value_type: Type<'_>) -> Option<V
 }
 
 fn fields(live: Option<&JsonObject>, config: &JsonObject, map: MapOf<'_>) -> JsonObject {
-    let mut merged = live.cloned().unwrap_or_default();
+    let kept = live.into_iter().flatten().filter(|(name, _)| !config.contains_key(*name));
+    let mut merged: JsonObject = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     for (name, applied) in config {
         let before = live.and_then(|live| live.get(name));
         let result = match map.child(name) {
             Some(field) => value(before, applied, field),
             None => Some(applied.clone()),
         };
-        match result {
-            Some(result) => merged.insert(name.clone(), result),
-            None => merged.remove(name),
-        };
+        merged.extend(result.map(|result| (name.clone(), result)));
     }
     merged
 }

@@ -49,3 +49,51 @@ fn remove_inside(value: &Value, removed: &FieldSet, value_type: Type<'_>) -> Val
         _ => Value::Null,
     }
 }
+
+/// Writes the empty objects and lists of a configuration where removal left null or nothing: in Kubernetes that stays, though
+/// the schema may not allow null, and only a second apply of the same configuration corrects it.
+pub(crate) fn restore_applied_empty(object: &mut JsonObject, config: &JsonObject, object_type: Type<'_>) {
+    if let Handled::Map(map) = object_type.atom().first() {
+        restore_in_fields(object, config, &|name| map.child(name));
+    }
+}
+
+fn restore_in_fields<'t>(object: &mut JsonObject, config: &JsonObject, type_of: &dyn Fn(&str) -> Option<Type<'t>>) {
+    for (name, applied) in config {
+        let Some(field) = type_of(name) else { continue };
+        match object.get_mut(name) {
+            Some(value) => restore_in_value(value, applied, field),
+            None if is_empty(applied) => {
+                object.insert(name.clone(), applied.clone());
+            }
+            None => {}
+        }
+    }
+}
+
+fn restore_in_value(value: &mut Value, applied: &Value, value_type: Type<'_>) {
+    match (value_type.handled(applied), applied, value) {
+        (_, _, value @ Value::Null) if is_empty(applied) => *value = applied.clone(),
+        (Handled::Map(map), Value::Object(fields), Value::Object(object)) if !map.is_atomic => {
+            restore_in_fields(object, fields, &|name| map.child(name));
+        }
+        (Handled::List(list), Value::Array(applied), Value::Array(items)) if !list.is_atomic() => {
+            for applied in applied.iter().filter(|applied| applied.is_object()) {
+                let Ok(element) = element_of_item(list, applied) else { continue };
+                let is_same = |item: &&mut Value| element_of_item(list, item).is_ok_and(|other| other == element);
+                if let Some(item) = items.iter_mut().find(is_same) {
+                    restore_in_value(item, applied, list.items);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}

@@ -4,25 +4,30 @@
 //! `[manager, operation, version, subresource, step of the time, set]`, without the set if it is that of the step before.
 //! `result` is left out if it is the object of an update, or if an apply changed nothing but entries.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::replay::{Finding, replay};
 
 #[test]
 fn recorded_sequences_match_kubernetes() {
-    let (mut count, mut decided) = (0, 0);
+    let mut count = 0;
+    let mut decided: BTreeMap<&str, usize> = BTreeMap::new();
     for line in include_str!("recorded.jsonl").lines() {
         let short: Value = serde_json::from_str(line).expect("a line is JSON");
         count += 1;
         for finding in replay(&expand(&short)) {
             match finding {
-                Finding::Decided(_) => decided += 1,
+                Finding::Decided(rule) => *decided.entry(rule).or_default() += 1,
                 Finding::Difference(text) => panic!("seed {} {}: {text}", short["seed"], short["kind"]),
             }
         }
     }
     assert!(count >= 300, "{count} sequences");
-    assert!(decided < count / 10, "{decided} decided deviations");
+    let rules: Vec<&str> = decided.keys().copied().collect();
+    let known = ["emptied-container-is-empty", "live-object-is-read-leniently", "update-never-fails"];
+    assert!(rules.iter().all(|rule| known.contains(rule)) && decided.values().sum::<usize>() < 10, "{decided:?}");
 }
 
 /// The form that the recorder writes.

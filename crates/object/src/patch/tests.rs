@@ -264,7 +264,7 @@ fn json_patch_parse_rejects_malformed_patches() {
         refused(r#"[{"op":1}]"#),
         "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"
     );
-    assert_eq!(refused("["), "error decoding patch: EOF while parsing a list at line 1 column 1");
+    assert_eq!(refused("["), "error decoding patch: unexpected end of JSON input");
     assert_eq!(parse(r#"[{"op":"test","op":"add"}]"#).unwrap(), [r#"json patch duplicate field "[0].op""#]);
     check(
         &json!({}),
@@ -334,7 +334,7 @@ fn merge_patch_parse_rejects_non_objects() {
         "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
     );
     assert_eq!(refused("null"), "Invalid JSON Patch");
-    assert_eq!(refused("{"), "error decoding patch: EOF while parsing an object at line 1 column 1");
+    assert_eq!(refused("{"), "error decoding patch: unexpected end of JSON input");
 }
 
 #[test]

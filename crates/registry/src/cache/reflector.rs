@@ -195,6 +195,7 @@ impl Reflector {
         }
         // Last, because readers that wait for this revision read the snapshots next.
         self.progress.send_modify(|progress| progress.applied_revision = through);
+        self.resources.custom.drop_released(through);
     }
 
     /// Applies events to unpublished snapshots; a missing one starts as a copy of the published snapshot.

@@ -67,7 +67,8 @@ fn validate_rejects_malformed_aggregation_selectors() {
             aggregationRule.clusterRoleSelectors[0].matchExpressions[1].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'
             aggregationRule.clusterRoleSelectors[0].matchExpressions[2].operator: Invalid value: "Like": not a valid selector operator
             aggregationRule.clusterRoleSelectors[0].matchExpressions[3].key: Invalid value: "": name part must be non-empty
-            aggregationRule.clusterRoleSelectors[0].matchExpressions[3].key: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
+            aggregationRule.clusterRoleSelectors[0].matchExpressions[3].key: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+            aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector."#]],
     );
 }
 

@@ -1,7 +1,7 @@
 //! The steps of a write that apply the rules of the kind.
 
 use api::json::JsonObject;
-use api::{FieldError, Status, Verb};
+use api::{FieldError, GroupVersionKind, Status, Verb};
 use kinds::value_validation;
 use object::metadata::{self, CreateContext};
 use object::rules::StatusSubresource;
@@ -10,6 +10,7 @@ use object::{Rejection, unknown_fields, validate};
 
 use super::ObjectWrite;
 use crate::built_in_types;
+use crate::error_status::{self, StatusContext};
 
 impl ObjectWrite<'_> {
     /// The name of a new object, which may be generated.
@@ -56,7 +57,14 @@ impl ObjectWrite<'_> {
         let mut errors = validate::validate_metadata(object, rules);
         errors.extend(value_validation::validate_create(strategy, gates, object));
         errors.extend(self.validate_custom(object, None, &errors));
-        Rejection::ensure_no_errors(errors).map_err(|rejection| self.rejection_of_new(rejection, object))
+        Rejection::ensure_no_errors(errors).map_err(|rejection| self.invalid_status(rejection, object))
+    }
+
+    /// The Status of an invalid object. Like in kube-apiserver it names the kind that a custom object says to be.
+    fn invalid_status(&self, rejection: Rejection, object: &JsonObject) -> Status {
+        let status_context = self.context.status_context(metadata_string(object, "name"));
+        let kind = object.get("kind").and_then(serde_json::Value::as_str).unwrap_or(status_context.kind);
+        error_status::status_for_rejection(rejection, StatusContext { kind, ..status_context })
     }
 
     fn rejection_of_new(&self, rejection: Rejection, object: &JsonObject) -> Status {
@@ -119,8 +127,7 @@ impl ObjectWrite<'_> {
         errors.extend(value_validation::validate_values(resource.strategy(), gates, subresource, [old, new]));
         errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, subresource));
         errors.extend(self.validate_custom(new, Some(old), &errors));
-        Rejection::ensure_no_errors(errors)
-            .map_err(|rejection| context.rejection_status(rejection, &context.target.name))
+        Rejection::ensure_no_errors(errors).map_err(|rejection| self.invalid_status(rejection, new))
     }
 
     /// Validates an object of a custom resource by its schema and rules.
@@ -134,6 +141,19 @@ impl ObjectWrite<'_> {
         let Some((live, version)) = context.resource.as_custom() else { return Vec::new() };
         let verdict = live.validate(version, new, old, &context.target.subresource, metadata_errors);
         context.execution.add_warnings(verdict.warnings);
-        verdict.errors
+        let mut errors = validate_kind(new, context.resource.group_version_kind());
+        errors.extend(verdict.errors);
+        errors
     }
+}
+
+/// A patch or a create may give a custom object another kind or version.
+fn validate_kind(object: &JsonObject, expected: GroupVersionKind<&str>) -> Vec<FieldError> {
+    let api_version = expected.group_version().to_string();
+    let fields = [("kind", expected.kind), ("apiVersion", &*api_version)];
+    let wrong = fields.into_iter().filter_map(|(field, wanted)| {
+        let found = object.get(field).and_then(serde_json::Value::as_str).unwrap_or_default();
+        (found != wanted).then(|| FieldError::invalid(field, found, format!("must be {wanted}")))
+    });
+    wrong.collect()
 }

@@ -82,7 +82,7 @@ fn invalid_roles_and_changed_role_refs_are_rejected() {
         let created = admin.create(CLUSTER_ROLE_BINDINGS, &binding("view")).await.json();
         assert_eq!(created["roleRef"]["apiGroup"], "rbac.authorization.k8s.io", "the group is filled in");
         let changed = admin.update(&format!("{CLUSTER_ROLE_BINDINGS}/b"), &binding("edit")).await;
-        assert!(changed.summary().ends_with("\"name\":\"edit\"}: field is immutable"), "{}", changed.summary());
+        assert!(changed.summary().ends_with("\"Name\":\"edit\"}: field is immutable"), "{}", changed.summary());
     });
 }
 

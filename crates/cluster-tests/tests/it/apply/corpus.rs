@@ -142,10 +142,10 @@ fn services() -> Vec<CorpusKind> {
         "/api/v1/namespaces/default/services",
         "v1",
         "Service",
-        r#"{"spec":{"clusterIP":"None","ports":[{"port":80}]}}"#,
+        r#"{"spec":{"clusterIP":"None","clusterIPs":["None"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","ports":[{"port":80}]}}"#,
         r#"[{"spec":{"ports":[{"port":80,"targetPort":8080}]}},{"spec":{"ports":[{"port":80,"name":"web"},{"port":81,"name":"b","protocol":"UDP"}]}},
 {"spec":{"ports":[{"port":443,"name":"tls"}]}},{"spec":{"selector":{"a":"b"}}},{"spec":{"selector":{"c":"d"}}},
-{"spec":{"sessionAffinity":"ClientIP"}},{"spec":{"publishNotReadyAddresses":true}},{"spec":{"externalIPs":["1.2.3.4"]}}]"#,
+{"spec":{"sessionAffinity":"ClientIP"}},{"spec":{"publishNotReadyAddresses":true}}]"#,
         &["/spec/selector", "/spec/ports/0/targetPort", "/spec/sessionAffinity"],
     );
     service.status_fragments = parse(
@@ -165,7 +165,7 @@ fn services() -> Vec<CorpusKind> {
         "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
         "discovery.k8s.io/v1",
         "EndpointSlice",
-        r#"{"addressType":"IPv4","endpoints":[]}"#,
+        r#"{"addressType":"IPv4","endpoints":[{"addresses":["1.2.3.5"]}]}"#,
         r#"[{"endpoints":[{"addresses":["1.2.3.4"],"conditions":{"ready":true}}]},{"ports":[{"name":"","port":80}]},{"ports":[{"name":"a","port":81,"protocol":"UDP"}]}]"#,
         &["/ports", "/endpoints/0/conditions"],
     );
@@ -177,7 +177,7 @@ fn policies() -> Vec<CorpusKind> {
         "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
         "autoscaling/v2",
         "HorizontalPodAutoscaler",
-        r#"{"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}"#,
+        r#"{"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}"#,
         r#"[{"spec":{"minReplicas":2}},{"spec":{"maxReplicas":5}},{"spec":{"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}},
 {"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":60}}}}]"#,
         &["/spec/minReplicas", "/spec/metrics", "/spec/behavior"],

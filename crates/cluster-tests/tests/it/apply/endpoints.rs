@@ -70,8 +70,8 @@ fn apply_errors_are_those_of_kubernetes_in_its_order() {
         let uid = apply(&client, &path, "fieldManager=m", &format!("{head}  uid: u\n")).await;
         let message = "Operation cannot be fulfilled on configmaps \"m\": uid mismatch: the provided object specified uid u, and no existing object was found";
         check(&uid, 409, "Conflict", message);
-        let other = apply(&client, &path, "fieldManager=m", &head.replace("name: m", "name: n")).await;
-        check(&other, 400, "BadRequest", "the name of the object (n) does not match the name on the URL (m)");
+        let other = apply(&client, &path, "fieldManager=m", &head.replace("name: m", "name: other")).await;
+        check(&other, 400, "BadRequest", "the name of the object (other) does not match the name on the URL (m)");
         let duplicate = format!("{head}immutable: false\nimmutable: false\n");
         let strict = apply(&client, &path, "fieldManager=m&fieldValidation=Strict", &duplicate).await;
         let message = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"immutable\" already set in map";
@@ -102,7 +102,7 @@ fn apply_creates_only_with_the_right_to_create_and_while_the_definition_lives() 
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "patcher"}});
         client.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &binding).await;
         let path = format!("{CONFIG_MAPS_PATH}/m?fieldManager=m");
-        let body = r#"{"apiVersion":"v1","kind":"ConfigMap"}"#;
+        let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"}}"#;
         let as_pat = client
             .request_builder(Method::PATCH, &path)
             .header("impersonate-user", "pat")

@@ -101,7 +101,7 @@ fn kube_rs_applies_built_in_and_custom_objects() {
             create_widgets(&server.admin()).await;
             let client = connect(server).await;
             let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-            let config = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": value}});
+            let config = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": value}});
             maps.patch("m", &PatchParams::apply("one"), &Patch::Apply(config("1"))).await.unwrap();
             let refused = maps.patch("m", &PatchParams::apply("two"), &Patch::Apply(config("2"))).await.unwrap_err();
             let kube::Error::Api(status) = &refused else { panic!("{refused:?}") };

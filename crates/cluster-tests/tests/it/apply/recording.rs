@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::sequence::{StepResult, digest};
 
 /// The first so many sequences are recorded.
-pub(crate) const RECORDED_SEQUENCES: u64 = 400;
+pub(crate) const RECORDED_SEQUENCES: u64 = 300;
 
 /// Digests of the results by seed. A dash stands for a step from which on ours deviates on purpose.
 pub(crate) struct Recording;

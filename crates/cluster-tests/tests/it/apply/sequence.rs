@@ -49,7 +49,7 @@ pub(crate) struct StepResult {
     pub(crate) code: u16,
     pub(crate) content: Value,
     /// Whether the resourceVersion changed.
-    is_written: bool,
+    pub(crate) is_written: bool,
 }
 
 /// The steps of a seed on a kind.
@@ -115,7 +115,7 @@ fn fragments(kind: &CorpusKind, random: &mut Random, base: &Value) -> Value {
 }
 
 /// Merges objects, and lists of objects by their first key; replaces everything else.
-fn merge(into: &mut Value, fragment: &Value) {
+pub(crate) fn merge(into: &mut Value, fragment: &Value) {
     match (into, fragment) {
         (Value::Object(into), Value::Object(fragment)) => {
             for (name, value) in fragment {
@@ -170,12 +170,12 @@ async fn send(client: &Client, kind: &CorpusKind, name: &str, path: &str, step: 
             client.create(&path, &named(object, kind.api_version, kind.kind)).await
         }
         Action::Update(part) => {
-            let mut object = client.get(path).await.json();
+            let mut object = current(client, path, &named(&kind.base, kind.api_version, kind.kind)).await;
             merge(&mut object, part);
             client.update(&format!("{path}?fieldManager={manager}"), &object).await
         }
         Action::UpdateWithout(pointer) => {
-            let mut object = client.get(path).await.json();
+            let mut object = current(client, path, &named(&kind.base, kind.api_version, kind.kind)).await;
             remove(&mut object, pointer);
             client.update(&format!("{path}?fieldManager={manager}"), &object).await
         }
@@ -194,11 +194,16 @@ async fn send(client: &Client, kind: &CorpusKind, name: &str, path: &str, step: 
     }
 }
 
+/// The current object, or `absent` if there is none.
+async fn current(client: &Client, path: &str, absent: &Value) -> Value {
+    let found = client.get(path).await;
+    if found.status == 200 { found.json() } else { absent.clone() }
+}
+
 fn remove(object: &mut Value, pointer: &str) {
     let Some((parent, name)) = pointer.rsplit_once('/') else { return };
-    match object.pointer_mut(parent) {
-        Some(Value::Object(parent)) => drop(parent.remove(name)),
-        _ => {}
+    if let Some(Value::Object(parent)) = object.pointer_mut(parent) {
+        parent.remove(name);
     }
 }
 
@@ -227,7 +232,20 @@ fn normalize(object: &Value) -> Value {
         }
         entries.sort_by_key(Value::to_string);
     }
+    drop_nulls(&mut object);
     object
+}
+
+/// Drops null fields, which a real server shows for some absent lists.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Replaces a time by whether there is one.

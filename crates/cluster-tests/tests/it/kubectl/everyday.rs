@@ -118,9 +118,6 @@ fn kubectl_errors_name_the_cause() {
     let unknown = json!({"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "a"}});
     let file = write_object_file(&kubeconfig, "unknown.json", &unknown);
     check(&["create", "-f", &file], "no matches for kind \"Unknown\" in version \"v1\"");
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-    let file = write_object_file(&kubeconfig, "map.json", &map);
-    check(&["apply", "--server-side", "-f", &file], "Server-side apply not available on the server");
     let schedule = ["create", "cronjob", "c", "--image=i", "--schedule=nonsense"];
     check(&schedule, "spec.schedule: Invalid value: \"nonsense\": expected exactly 5 fields, found 1: [nonsense]");
     check(&["create", "priorityclass", "system-x", "--value=1"], "system-x is not a known system priority class");

@@ -46,6 +46,7 @@ impl Scene {
 
     /// Runs a flood against each process while another client sends requests.
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "callers pass a closure")]
     fn check(&self, flood: impl AsyncFn(&Client)) {
         let server = self.plane.server("one");
         let clients = [

@@ -44,7 +44,7 @@ enum Backend {
     /// Servers and their audit logs.
     AuditLogs { _plane: ControlPlane<'static>, logs: Vec<PathBuf> },
     /// The scripted upstream of a gateway.
-    Upstream(ScriptedGateway),
+    Upstream(Box<ScriptedGateway>),
 }
 
 /// A request that was executed.
@@ -123,7 +123,7 @@ impl Site {
         let scene = ScriptedGateway::new(respond_with_user);
         let pki = scene.pki();
         let clients = ["jane", "joe"].map(|name| scene.gateway.client_with(user_credentials(&pki, name)));
-        Self::new("gateway", POD_PATH, clients, Backend::Upstream(scene))
+        Self::new("gateway", POD_PATH, clients, Backend::Upstream(Box::new(scene)))
     }
 
     fn new(name: &'static str, path: &'static str, [jane, joe]: [Client; 2], backend: Backend) -> Self {

@@ -13,8 +13,7 @@ fn conversion_webhooks_are_handled_as_by_kube_apiserver() {
     let ours = RunningServer::start(folder.path(), TestStore::Sqlite, &[]);
     let real = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcd, &[]);
     let [ours, real] = [ours.admin(), real.admin()].map(|client| block_on(record_responses(&client)));
-    for (ours, real) in ours.iter().zip(&real) {
-        assert_eq!(ours, real);
-    }
-    assert_eq!(ours.len(), real.len());
+    let differences = ours.iter().zip(&real).filter(|(ours, real)| ours != real);
+    let differences: Vec<String> = differences.map(|(ours, real)| format!("ours {ours}\nreal {real}\n")).collect();
+    assert!(differences.is_empty() && ours.len() == real.len(), "{}", differences.concat());
 }

@@ -52,7 +52,7 @@ fn malformed_requests_are_rejected_and_the_server_keeps_serving() {
         let dry = client.create(&format!("{CONFIG_MAPS_PATH}?dryRun=Some"), &config_map("dry")).await;
         assert_eq!(
             dry.summary(),
-            r#"422 CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: "Some": supported values: "All""#
+            r#"422 CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All""#
         );
         let dry = client.create(&format!("{CONFIG_MAPS_PATH}?dryRun=All"), &config_map("dry")).await.json();
         assert!(dry["metadata"]["resourceVersion"].is_null(), "a dry run has no resourceVersion: {dry}");

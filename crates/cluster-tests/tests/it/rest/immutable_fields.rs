@@ -60,7 +60,7 @@ fn pod_update_may_change_the_image_only() {
         let prefix = "422 Pod \"a\" is invalid: spec: Forbidden: pod updates may not change fields other than \
                       `spec.containers[*].image`,";
         assert!(moved.summary().starts_with(prefix), "{}", moved.summary());
-        assert!(moved.summary().contains("\n+  \"nodeName\": \"n\",\n"), "{}", moved.summary());
+        assert!(moved.summary().contains("\n+ \"NodeName\": \"n\",\n"), "{}", moved.summary());
         let mut read = client.get(&one).await.json();
         read["metadata"]["labels"]["b"] = json!("c");
         read["spec"]["hostNetwork"] = json!(false);

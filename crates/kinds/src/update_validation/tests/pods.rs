@@ -48,14 +48,15 @@ fn pod_update_rejects_other_changes_with_diff() {
         &pod(&[("nodeName", json!("n"))]),
         &expect![[r#"
             spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)
-            @@ -11,6 +11,7 @@
-               ],
-               "dnsPolicy": "ClusterFirst",
-               "enableServiceLinks": true,
-            +  "nodeName": "n",
-               "restartPolicy": "Always",
-               "schedulerName": "default-scheduler",
-               "securityContext": {},
+            @@ -42,7 +42,7 @@
+              "NodeSelector": null,
+              "ServiceAccountName": "",
+              "AutomountServiceAccountToken": null,
+            - "NodeName": "",
+            + "NodeName": "n",
+              "SecurityContext": {
+               "HostNetwork": false,
+               "HostPID": false,
 
         "#]],
     );

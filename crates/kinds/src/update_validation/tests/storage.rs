@@ -59,7 +59,7 @@ fn csi_node_drivers_are_immutable() {
         &node(json!([driver("a", "1", 6)])),
         &expect![[r#"
             1.31:
-            spec.drivers: Invalid value: {"allocatable":{"count":6},"name":"a","nodeID":"1"}: field is immutable
+            spec.drivers: Invalid value: {"Name":"a","NodeID":"1","TopologyKeys":null,"Allocatable":{"Count":6}}: field is immutable
             1.35:
         "#]],
     );
@@ -68,7 +68,7 @@ fn csi_node_drivers_are_immutable() {
         &old,
         &node(json!([driver("a", "2", 5)])),
         &expect![[r#"
-            spec.drivers: Invalid value: {"name":"a","nodeID":"2"}: field is immutable
+            spec.drivers: Invalid value: {"Name":"a","NodeID":"2","TopologyKeys":null,"Allocatable":null}: field is immutable
         "#]],
     );
 }
@@ -92,21 +92,25 @@ fn bound_claim_allows_only_storage_request_changes() {
         &claim("2Gi", "Pending", &[("volumeName", json!("w")), ("volumeMode", json!("Block"))]),
         &expect![[r#"
             spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims
-            @@ -4,9 +4,9 @@
-               ],
-               "resources": {
-                 "requests": {
-            -      "storage": "1Gi"
-            -    }
-            -  },
-            -  "volumeMode": "Filesystem",
-            -  "volumeName": "v"
-            +      "storage": "2Gi"
-            +    }
-            +  },
-            +  "volumeMode": "Block",
-            +  "volumeName": "w"
-             }
+            @@ -6,12 +6,12 @@
+              "Resources": {
+               "Limits": null,
+               "Requests": {
+            -   "storage": "1Gi"
+            -  }
+            - },
+            - "VolumeName": "v",
+            - "StorageClassName": null,
+            - "VolumeMode": "Filesystem",
+            +   "storage": "2Gi"
+            +  }
+            + },
+            + "VolumeName": "w",
+            + "StorageClassName": null,
+            + "VolumeMode": "Block",
+              "DataSource": null,
+              "DataSourceRef": null,
+              "VolumeAttributesClassName": null
 
             volumeMode: Invalid value: "Block": field is immutable
         "#]],
@@ -142,14 +146,15 @@ fn persistent_volume_source_is_immutable() {
         &volume("/b", &[]),
         &expect![[r#"
             spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation
-            @@ -1,6 +1,6 @@
-             {
-               "hostPath": {
-            -    "path": "/a",
-            +    "path": "/b",
-                 "type": ""
-               }
-             }
+            @@ -2,7 +2,7 @@
+              "GCEPersistentDisk": null,
+              "AWSElasticBlockStore": null,
+              "HostPath": {
+            -  "Path": "/a",
+            +  "Path": "/b",
+               "Type": ""
+              },
+              "Glusterfs": null,
 
         "#]],
     );

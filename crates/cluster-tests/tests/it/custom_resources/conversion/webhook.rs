@@ -1,5 +1,7 @@
 //! A conversion webhook over real TLS, on a thread of its own: tests also run programs that block.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "most behaviours differ in one place")]
+
 use std::sync::Arc;
 use std::sync::mpsc;
 

@@ -1,0 +1,4 @@
+//! Runs `fuzzing::certificate`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzzing::certificate(input));
