@@ -52,13 +52,16 @@ impl RunningServer {
     pub fn launch_as(name: &str, folder: &Path, store: TestStore<'_>, flags: &[&str]) -> Self {
         let mut command = Command::new(tools::unskew_binary());
         command.current_dir(folder).arg("serve").args(["--secure-port=0"]).args(flags);
+        // No controller of ours removes the finalizers that the plugin sets.
+        let mut disabled_plugins = vec!["StorageObjectInUseProtection"];
         if !flags.iter().any(|flag| flag.starts_with("--controllers=")) {
             // Most tests count objects and requests; controllers would add their own.
             command.arg("--controllers=");
-            if !flags.iter().any(|flag| flag.contains("-admission-plugins=")) {
-                // No controller creates the service accounts that pods need.
-                command.arg("--disable-admission-plugins=ServiceAccount");
-            }
+            // No controller creates the service accounts that pods need.
+            disabled_plugins.push("ServiceAccount");
+        }
+        if !flags.iter().any(|flag| flag.contains("-admission-plugins=")) {
+            command.arg(format!("--disable-admission-plugins={}", disabled_plugins.join(",")));
         }
         if let TestStore::Etcd(etcd) = store {
             command.arg(format!("--etcd-servers={}", etcd.url()));

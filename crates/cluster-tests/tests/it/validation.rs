@@ -28,6 +28,9 @@ use target::Target;
 pub(crate) const ALL_APIS: &str = "--runtime-config=api/all=true";
 /// Real servers allocate service addresses from this range.
 pub(crate) const SERVICE_RANGE: &str = "--service-cluster-ip-range=10.0.0.0/24";
+
+/// The recorded server ran without it: nothing creates service accounts.
+pub(crate) const PLUGINS: &str = "--disable-admission-plugins=ServiceAccount";
 /// Shown of each sort of failure; the counts are complete.
 const SHOWN_MAX: usize = 25;
 
@@ -59,7 +62,7 @@ fn replay(release: &str) -> Vec<String> {
     }
     let folder = tempfile::tempdir().unwrap();
     let release_flag = format!("--emulated-version={release}");
-    let server = start_on_sqlite(folder.path(), &[&release_flag, ALL_APIS, SERVICE_RANGE]);
+    let server = start_on_sqlite(folder.path(), &[&release_flag, ALL_APIS, SERVICE_RANGE, PLUGINS]);
     let outcomes = block_on(async {
         let target = Target::discover(server.admin()).await;
         let (outcomes, _) = target.run_all(&kinds.iter().collect::<Vec<_>>(), &cases).await;

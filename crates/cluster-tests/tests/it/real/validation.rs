@@ -28,7 +28,7 @@ use crate::validation::recording::{KnownDifferences, Recordings};
 use crate::validation::report::{Comparison, render_missing_rules, render_tables};
 use crate::validation::schema::Schemas;
 use crate::validation::target::Target;
-use crate::validation::{ALL_APIS, SERVICE_RANGE};
+use crate::validation::{ALL_APIS, PLUGINS, SERVICE_RANGE};
 
 const SEED: u64 = 1;
 const CASES_PER_KIND: usize = 200;
@@ -42,7 +42,8 @@ fn validation_agrees_with_kube_apiserver() {
     let folder = tempfile::tempdir().unwrap();
     let etcd = Etcd::start();
     let release_flag = format!("--emulated-version={release}");
-    let ours = RunningServer::start(folder.path(), TestStore::Sqlite, &[&release_flag, ALL_APIS, SERVICE_RANGE]);
+    let ours =
+        RunningServer::start(folder.path(), TestStore::Sqlite, &[&release_flag, ALL_APIS, SERVICE_RANGE, PLUGINS]);
     // As envtest and kubeadm have it.
     let flags = [ALL_APIS, "--allow-privileged=true", &release_flag];
     let real = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcd, &flags);
