@@ -6,7 +6,7 @@ use super::{SourceFile, TidyFinding};
 const RUST_LINES_MAX: usize = 500;
 
 /// New contributors read these in full, so they must be short.
-const DOCUMENT_LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 300)];
+const DOCUMENT_LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 320)];
 
 pub(super) fn check(source: &SourceFile) -> Option<TidyFinding> {
     let document = DOCUMENT_LINES_MAX.iter().find(|(path, _)| *path == source.path);
@@ -35,7 +35,7 @@ mod tests {
         check_lines("a.rs", 501, Some("501 lines; 500 is the limit"));
         check_lines("README.md", 120, None);
         check_lines("README.md", 121, Some("121 lines; 120 is the limit"));
-        check_lines("ARCHITECTURE.md", 301, Some("301 lines; 300 is the limit"));
+        check_lines("ARCHITECTURE.md", 321, Some("321 lines; 320 is the limit"));
     }
 
     #[test]

@@ -26,7 +26,10 @@ pub(super) fn check_metrics(sources: &[SourceFile]) -> Vec<TidyFinding> {
         for (number, line) in document.text.lines().enumerate() {
             for (metric, labels) in metrics_in_line(line) {
                 let quoted = |name: &str| format!("\"{name}\"");
-                let defining = product.iter().filter(|source| source.text.contains(&quoted(metric_base_name(&metric))));
+                // A counter may end like a histogram's series.
+                let names = [quoted(&metric), quoted(metric_base_name(&metric))];
+                let defining =
+                    product.iter().filter(|source| names.iter().any(|name| source.text.contains(name.as_str())));
                 let labels = labels.iter().filter(|label| !COMMON_LABELS.contains(&label.as_str()));
                 let mut defining = defining.peekable();
                 if defining.peek().is_none() {

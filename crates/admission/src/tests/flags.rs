@@ -1,3 +1,5 @@
+//! Plugin flags and the default set of releases.
+
 use expect_test::{Expect, expect};
 use kinds::Release;
 

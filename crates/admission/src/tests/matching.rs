@@ -1,3 +1,5 @@
+//! Which webhooks a write matches.
+
 use serde_json::{Value, json};
 
 use super::webhooks::{configuration, server};

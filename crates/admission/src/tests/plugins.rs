@@ -1,3 +1,5 @@
+//! Verdicts and changes of built-in plugins.
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Pod security: levels, versions, warnings.
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Reviews of webhooks, their answers and failures.
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use expect_test::{Expect, expect};
