@@ -356,6 +356,8 @@ async fn eviction_has_retry_hints_only_if_budget_is_untouched() {
         let server = FailingServer::start(fault).await;
         let spec = json!({"nodeName": "n", "containers": [{"name": "a", "image": "i"}]});
         let pod = json!({"metadata": {"name": "p", "labels": {"app": "a"}}, "spec": spec});
+        let account = json!({"metadata": {"name": "default"}});
+        server.expect_status(201, "POST", "/api/v1/namespaces/default/serviceaccounts", account).await;
         let mut pod = server.expect_status(201, "POST", PODS_PATH, pod).await;
         pod["status"]["phase"] = json!("Running");
         pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
