@@ -138,7 +138,7 @@ pub struct VersionSchema {
     pub open_api_v3_schema: Option<SchemaJson>,
 }
 
-/// A schema as JSON text: a tenth of the memory of its parsed form, which only compiling and publishing need. Clones
+/// A schema as JSON text: smaller than its parsed form, which only compiling and publishing need. Clones
 /// share it, and so does the text that it was read from.
 #[derive(Clone, Debug)]
 pub struct SchemaJson(Bytes);

@@ -44,7 +44,7 @@ pub(crate) fn prune(
     let removed = remove_items(&merged.object, &last_set, last_type.into());
     let removed = Versioned { object: removed, api_version: merged.api_version.clone() };
     let removed = add_back_owned(merged.clone(), removed, entries, types)?;
-    // What was not applied before stays, whoever owns it.
+    // Fields outside the previous configuration stay, also those of other managers.
     let removed = convert(removed, &last.api_version, last_type, types)?;
     let fields = |object: &JsonObject| with_named_fields(&to_set(object, last_type.into()), Some(last_type.into()));
     let lost = fields(&merged.object).difference(&fields(&removed.object)).intersection(&last_set);

@@ -110,7 +110,7 @@ fn list_response(
     let resource = context.resource;
     let is_metadata = matches!(representation, ObjectRepresentation::PartialMetadata(_));
     let decode = |stored: &StoredObject| {
-        // Whole objects of a large list take ten times the memory of their bytes.
+        // Whole objects of a large list take several times the memory of their bytes.
         if is_metadata && resource.is_stored_form(stored) {
             return Ok(stored.to_metadata_object());
         }
