@@ -22,6 +22,8 @@ Environment of `validation`: UNSKEW_REAL_SEED, UNSKEW_REAL_CASES (per kind), UNS
 (an older one to emulate), UNSKEW_REAL_OUTPUT (a folder for one file per kind with a line per difference),
 UNSKEW_REAL_RECORD=1 (replaces the recorded responses, which `cargo xtask test` replays without a real server).
 Environment of `apply`: UNSKEW_REAL_SEED (the first sequence), UNSKEW_REAL_SEQUENCES (10000), UNSKEW_REAL_KINDS, UNSKEW_REAL_RECORD=1.
+Environment of `definitions`: UNSKEW_REAL_DEFINITIONS, a folder with definitions.json and objects.json: lists of
+CustomResourceDefinitions of other projects and of their sample objects; without it nothing is compared.
 ";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
+use api::GroupResource;
 use api::quote::{Quoted, QuotedList};
-use api::{GroupResource, Status};
 
 use crate::attributes::{AccessTarget, Attributes};
 use crate::rbac::{RbacGrant, RbacIndex, UnresolvedRole};
@@ -173,19 +173,33 @@ impl fmt::Display for AllowedBy<'_> {
     }
 }
 
-/// Returns the 403 for attributes that were not allowed.
-pub fn forbidden_status(attributes: &Attributes<'_>, reason: &str) -> Status {
-    let mut message = attributes.denial_message();
-    if !reason.is_empty() {
-        message = format!("{message}: {reason}");
-    }
-    let (resource, name) = match attributes.access_target {
-        AccessTarget::Path(_) => (GroupResource { group: "", resource: "" }, ""),
-        AccessTarget::Resource(resource) => {
-            (GroupResource { group: resource.group, resource: resource.resource }, resource.name)
+/// An action that is not allowed; displays as kube-apiserver's message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct AccessDenied {
+    /// The resource; both parts are empty for a path.
+    pub resource: GroupResource,
+    /// The name of the object; empty if there is none.
+    pub name: String,
+    message: String,
+}
+
+impl AccessDenied {
+    /// The denial of attributes that were not allowed for a reason, which is often empty.
+    pub fn new(attributes: &Attributes<'_>, reason: &str) -> Self {
+        let mut message = attributes.denial_message();
+        if !reason.is_empty() {
+            message = format!("{message}: {reason}");
         }
-    };
-    Status::forbidden(resource, name, message)
+        let (resource, name) = match attributes.access_target {
+            AccessTarget::Path(_) => (GroupResource { group: "", resource: "" }, ""),
+            AccessTarget::Resource(resource) => {
+                (GroupResource { group: resource.group, resource: resource.resource }, resource.name)
+            }
+        };
+        let resource = GroupResource { group: resource.group.into(), resource: resource.resource.into() };
+        Self { resource, name: name.to_owned(), message }
+    }
 }
 
 /// Joins errors as Kubernetes does: in brackets if there are several.

@@ -5,11 +5,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use api::Status;
-
 use crate::attributes::{Attributes, ResourceAttributes};
 use crate::authentication::{AuthenticationError, parse_extra_headers, strip_header_prefix};
-use crate::authorization::{Authorizer, Decision, forbidden_status};
+use crate::authorization::{AccessDenied, Authorizer, Decision};
 use crate::rbac::RbacIndex;
 use crate::user::{ANONYMOUS_USER, UNAUTHENTICATED_GROUP, User, service_account_groups, split_service_account_name};
 
@@ -45,9 +43,9 @@ pub enum ImpersonationError {
     /// More than `IMPERSONATED_VALUES_MAX` groups and extra values.
     #[error("more than {IMPERSONATED_VALUES_MAX} groups and extra values are impersonated")]
     TooManyValues,
-    /// The requester lacks `impersonate` on one part; holds the 403.
-    #[error("{}", .0.message)]
-    Forbidden(Box<Status>),
+    /// The requester lacks `impersonate` on one part.
+    #[error(transparent)]
+    Forbidden(Box<AccessDenied>),
 }
 
 impl ImpersonatedUser {
@@ -100,7 +98,7 @@ impl ImpersonatedUser {
         for resource in self.required_attributes() {
             let attributes = Attributes::for_resource(requester, "impersonate", resource);
             if let Decision::NotAllowed { reason } = authorizer.decide(index, &attributes) {
-                return Err(ImpersonationError::Forbidden(Box::new(forbidden_status(&attributes, &reason))));
+                return Err(ImpersonationError::Forbidden(Box::new(AccessDenied::new(&attributes, &reason))));
             }
         }
         Ok(self.to_user())
@@ -149,18 +147,6 @@ impl ImpersonatedUser {
             user.groups.push(UNAUTHENTICATED_GROUP.to_owned());
         }
         user
-    }
-}
-
-impl ImpersonationError {
-    /// Returns the error response: 403, or 400 for malformed headers.
-    pub fn to_status(&self) -> Status {
-        match self {
-            Self::MissingUser(_) | Self::InvalidHeader(_) | Self::TooManyValues => {
-                Status::bad_request(self.to_string())
-            }
-            Self::Forbidden(status) => (**status).clone(),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ mod identity_review;
 mod rules_review;
 mod selector_attributes;
 
-use api::{FieldError, GroupKind, Status};
+use api::FieldError;
 
 pub use access_review::{local_subject_access_review, self_subject_access_review, subject_access_review};
 pub use identity_review::{self_subject_review, token_review};
@@ -17,7 +17,7 @@ use crate::authorization::Authorizer;
 use crate::rbac::RbacIndex;
 
 /// The group of the access reviews.
-const AUTHORIZATION_GROUP: &str = "authorization.k8s.io";
+pub const AUTHORIZATION_GROUP: &str = "authorization.k8s.io";
 /// The group of TokenReview and SelfSubjectReview.
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
@@ -52,18 +52,6 @@ pub enum ReviewError {
     /// A semantic error, with kube-apiserver's message.
     #[error("{0}")]
     BadRequest(String),
-}
-
-impl ReviewError {
-    /// Returns the error response: 422 for validation errors, else 400.
-    pub fn to_status(&self) -> Status {
-        match self {
-            Self::InvalidBody { .. } | Self::BadRequest(_) => Status::bad_request(self.to_string()),
-            Self::Invalid { kind, errors } => {
-                Status::invalid(GroupKind { group: AUTHORIZATION_GROUP, kind }, "", errors)
-            }
-        }
-    }
 }
 
 fn decode_review<T: serde::de::DeserializeOwned>(kind: &'static str, body: &[u8]) -> Result<T, ReviewError> {

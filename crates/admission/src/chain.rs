@@ -8,6 +8,7 @@ use crate::attributes::{Attributes, Operation};
 use crate::notes::Notes;
 use crate::plugin_set::{self, PluginSet};
 use crate::plugins::{self, Plugin, Settings};
+use crate::policy::{self, PolicySet};
 use crate::ports::{Authorization, ServedKinds, View};
 use crate::refusal::Refusal;
 use crate::webhook::{Answers, PendingCall, Reinvocation, WebhookSet, mutating, validating};
@@ -36,6 +37,8 @@ pub struct Context<'a> {
     pub authorization: &'a dyn Authorization,
     /// Webhooks as of the same revision as the view or later.
     pub webhooks: &'a WebhookSet,
+    /// Policies as of the same revision as the view or later.
+    pub policies: &'a PolicySet,
     /// Answers of webhooks to this request so far.
     pub answers: &'a Answers,
     /// The same number in every run for one request, so that a run that is repeated decides the same.
@@ -62,7 +65,9 @@ pub struct Chain {
 #[derive(Debug)]
 enum ChainLink {
     BuiltIn(&'static Plugin),
+    MutatingPolicies,
     MutatingWebhooks,
+    ValidatingPolicies,
     ValidatingWebhooks,
 }
 
@@ -72,6 +77,8 @@ impl Chain {
         let active = plugin_set.enabled().iter().filter(|name| plugin_set::is_active(name, &gates));
         let plugins = active
             .filter_map(|name| match *name {
+                "MutatingAdmissionPolicy" => Some(ChainLink::MutatingPolicies),
+                "ValidatingAdmissionPolicy" => Some(ChainLink::ValidatingPolicies),
                 "MutatingAdmissionWebhook" => Some(ChainLink::MutatingWebhooks),
                 "ValidatingAdmissionWebhook" => Some(ChainLink::ValidatingWebhooks),
                 name => plugins::find(name).map(ChainLink::BuiltIn),
@@ -82,15 +89,23 @@ impl Chain {
 
     /// True if this crate has a plugin.
     pub fn is_built(name: &str) -> bool {
-        matches!(name, "MutatingAdmissionWebhook" | "ValidatingAdmissionWebhook") || plugins::find(name).is_some()
+        // The caller runs ResourceQuota after the chain, see `quota`.
+        const DYNAMIC: [&str; 5] = [
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionWebhook",
+            "ResourceQuota",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionWebhook",
+        ];
+        DYNAMIC.contains(&name) || plugins::find(name).is_some()
     }
 
     /// Runs the mutating plugins.
     pub fn mutate(&self, write: &mut Write<'_>, context: &Context<'_>) -> Result<(), Interruption> {
-        let mut reinvocation = Reinvocation::default();
+        let mut reinvocation = [Reinvocation::default(), Reinvocation::default()];
         self.mutate_once(write, context, &mut reinvocation)?;
-        if reinvocation.is_requested() {
-            reinvocation.begin_second_round();
+        if reinvocation.iter().any(Reinvocation::is_requested) {
+            reinvocation.iter_mut().for_each(Reinvocation::begin_second_round);
             self.mutate_once(write, context, &mut reinvocation)?;
         }
         Ok(())
@@ -100,12 +115,13 @@ impl Chain {
         &self,
         write: &mut Write<'_>,
         context: &Context<'_>,
-        reinvocation: &mut Reinvocation,
+        [of_policies, of_webhooks]: &mut [Reinvocation; 2],
     ) -> Result<(), Interruption> {
         for link in &self.plugins {
             match link {
-                ChainLink::MutatingWebhooks => mutating::dispatch(write, context, reinvocation)?,
-                ChainLink::ValidatingWebhooks => {}
+                ChainLink::MutatingPolicies => policy::mutate(write, context, of_policies)?,
+                ChainLink::MutatingWebhooks => mutating::dispatch(write, context, of_webhooks)?,
+                ChainLink::ValidatingPolicies | ChainLink::ValidatingWebhooks => {}
                 ChainLink::BuiltIn(plugin) => {
                     let Some(admit) = plugin.admit.filter(|_| plugin.handles(write.attributes.operation)) else {
                         continue;
@@ -122,7 +138,8 @@ impl Chain {
     pub fn validate(&self, write: &mut Write<'_>, context: &Context<'_>) -> Result<(), Interruption> {
         for link in &self.plugins {
             match link {
-                ChainLink::MutatingWebhooks => {}
+                ChainLink::MutatingPolicies | ChainLink::MutatingWebhooks => {}
+                ChainLink::ValidatingPolicies => policy::validate(write, context)?,
                 ChainLink::ValidatingWebhooks => validating::dispatch(write, context)?,
                 ChainLink::BuiltIn(plugin) => {
                     let Some(validate) = plugin.validate.filter(|_| plugin.handles(write.attributes.operation)) else {

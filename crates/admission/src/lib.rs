@@ -6,13 +6,16 @@
 //!
 //! Reading order: [`attributes`], [`chain`], one of the plugins, then [`webhook`].
 
+pub mod allocation;
 pub mod attributes;
 pub mod chain;
 mod notes;
 pub mod plugin_set;
 pub mod plugins;
+pub mod policy;
 pub mod ports;
 mod quantity;
+pub mod quota;
 mod refusal;
 pub mod webhook;
 
@@ -21,7 +24,8 @@ pub use chain::{Chain, Context, Interruption, Write};
 pub use notes::Notes;
 pub use plugin_set::{PluginSet, PluginSetError};
 pub use plugins::Settings;
-pub use ports::{Authorization, EquivalentResource, ServedKinds, View};
+pub use policy::PolicySet;
+pub use ports::{Authorization, EquivalentResource, ParamResource, ServedKinds, View};
 pub use refusal::Refusal;
 pub use webhook::{Answer, Answers, CallFailure, PendingCall, Webhook, WebhookSet};
 

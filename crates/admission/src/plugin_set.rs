@@ -160,6 +160,7 @@ impl PluginSet {
 pub(crate) fn is_active(name: &str, gates: &FeatureGates) -> bool {
     match name {
         "PodTopologyLabels" => gates.enabled("PodTopologyLabelsAdmission"),
+        "MutatingAdmissionPolicy" => gates.enabled("MutatingAdmissionPolicy"),
         "ClusterTrustBundleAttest" => gates.enabled("ClusterTrustBundle"),
         _ => true,
     }

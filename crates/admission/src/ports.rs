@@ -16,6 +16,33 @@ pub trait View {
 
     /// All objects of a namespace, or of the cluster if `namespace` is empty, in the order of their names.
     fn list(&self, resource: GroupResource<&str>, namespace: &str) -> Result<Vec<JsonObject>, Refusal>;
+
+    /// The resource of the objects that parametrize policies, built-in or custom; `None` if no such kind is served.
+    fn param_resource(&self, _kind: GroupVersionKind<&str>) -> Option<ParamResource> {
+        None
+    }
+
+    /// The objects of a resource that parametrize policies, in the version of the resource and the order of their names:
+    /// of a namespace, or of the cluster if `namespace` is empty. With a name that object alone.
+    fn params(
+        &self,
+        _resource: GroupVersionResource<&str>,
+        _namespace: &str,
+        _name: Option<&str>,
+    ) -> Result<Vec<JsonObject>, Refusal> {
+        Ok(Vec::new())
+    }
+}
+
+/// The resource of the objects that parametrize policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamResource {
+    /// In the version that the policy names.
+    pub resource: GroupVersionResource,
+    /// True if the objects are in namespaces.
+    pub is_namespaced: bool,
+    /// True for a custom resource.
+    pub is_custom: bool,
 }
 
 /// A resource in another version or group that shares its storage.
@@ -37,6 +64,16 @@ pub trait ServedKinds {
 
     /// Reads an object that a webhook patched: drops what the kind does not have and sets defaults.
     fn read_patched(&self, object: JsonObject, kind: GroupVersionKind<&str>) -> Result<JsonObject, String>;
+
+    /// Merges a configuration into an object without recording owners. The text of an error is Kubernetes'.
+    fn merge(
+        &self,
+        _object: &JsonObject,
+        _configuration: &JsonObject,
+        kind: GroupVersionKind<&str>,
+    ) -> Result<JsonObject, String> {
+        Err(format!("no schema for {kind}"))
+    }
 
     /// True if two objects of a kind mean the same.
     fn is_equal(&self, left: &JsonObject, right: &JsonObject, kind: GroupVersionKind<&str>) -> bool;

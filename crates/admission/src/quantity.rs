@@ -54,6 +54,28 @@ impl Amount {
         self.text = None;
     }
 
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        if self.billionths == 0 {
+            self.notation = other.notation;
+        }
+        self.billionths = self.billionths.saturating_sub(other.billionths);
+        self.text = None;
+    }
+
+    /// A whole number in decimal notation.
+    pub(crate) fn of(count: usize) -> Self {
+        let billionths = i128::try_from(count).unwrap_or(i128::MAX).saturating_mul(BILLION);
+        Self { billionths, notation: Notation::Decimal, text: None }
+    }
+
+    /// The next whole amount, as claims are charged.
+    pub(crate) fn rounded_up(self) -> Self {
+        if self.billionths % BILLION == 0 {
+            return self;
+        }
+        Self { billionths: self.whole().saturating_mul(BILLION), text: None, ..self }
+    }
+
     pub(crate) fn billionths(&self) -> i128 {
         self.billionths
     }

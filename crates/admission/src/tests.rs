@@ -6,6 +6,7 @@ mod flags;
 mod matching;
 mod plugins;
 mod pod_security;
+mod policies;
 mod webhooks;
 
 use std::cell::RefCell;
@@ -134,6 +135,7 @@ pub(crate) struct Fixture {
     pub(crate) plugins: &'static [&'static str],
     pub(crate) objects: Objects,
     pub(crate) webhooks: WebhookSet,
+    pub(crate) policies: crate::PolicySet,
     pub(crate) verbs: &'static [&'static str],
     pub(crate) settings: Settings,
     pub(crate) release: Release,
@@ -149,6 +151,7 @@ impl Fixture {
             plugins,
             objects: Objects::default(),
             webhooks: WebhookSet::default(),
+            policies: crate::PolicySet::default(),
             verbs: &[],
             settings: Settings::default(),
             release: Release::R36,
@@ -197,6 +200,7 @@ impl Fixture {
                 kinds: &PlainKinds,
                 authorization: &AllowedVerbs(self.verbs),
                 webhooks: &self.webhooks,
+                policies: &self.policies,
                 answers: &answers,
                 random: 7,
             };

@@ -7,19 +7,19 @@
 mod answers;
 mod conditions;
 mod configuration;
-mod matching;
+pub(crate) mod matching;
 pub(crate) mod mutating;
 mod reinvocation;
 mod response;
-mod review;
-mod selector;
+pub(crate) mod review;
+pub(crate) mod selector;
 pub(crate) mod validating;
 
 pub use answers::{Answers, PendingCall};
-pub(crate) use conditions::aggregate;
-pub use conditions::declare_admission_variables;
+pub(crate) use conditions::{CONDITIONS_COST_MAX, CelAuthorizer, OUT_OF_BUDGET, aggregate, resource_check};
 pub use configuration::{
     ClientConfig, ConfigurationKind, Endpoint, FailurePolicy, ServiceReference, SideEffects, Webhook, WebhookSet,
 };
+pub(crate) use configuration::{MatchCriteria, split_resource};
 pub(crate) use reinvocation::Reinvocation;
 pub use response::{Answer, CallFailure};

@@ -25,20 +25,15 @@ pub struct NamingDecision {
     pub established: DefinitionCondition,
 }
 
-/// Decides which requested names are accepted. `group` has all definitions of the group, this one included.
+/// Decides which requested names are accepted. `group` has the names of all definitions of the group, this one included.
 ///
 /// `None` if the status already says so.
-pub fn decide_names<'d>(
-    definition: &Definition,
-    group: impl IntoIterator<Item = &'d Definition>,
-) -> Option<NamingDecision> {
+pub fn decide_names(definition: &Definition, group: &GroupNames) -> Option<NamingDecision> {
     let (requested, accepted) = (&definition.spec.names, &definition.status.accepted_names);
     if requested == accepted {
         return None;
     }
-    let mut used = UsedNames::default();
-    group.into_iter().for_each(|other| used.insert(&other.status.accepted_names));
-    let (accepted_names, conflict) = used.accept(requested, accepted);
+    let (accepted_names, conflict) = group.accept(requested, accepted);
     let names_accepted = match conflict {
         None => condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
         Some((reason, message)) => condition("NamesAccepted", "False", reason, &message),
@@ -188,17 +183,25 @@ fn find<'d>(definition: &'d Definition, condition_type: &str) -> Option<&'d Defi
 }
 
 /// Accepted names of a group.
-#[derive(Default)]
-struct UsedNames<'d> {
-    resources: HashSet<&'d str>,
-    kinds: HashSet<&'d str>,
+#[derive(Clone, Debug, Default)]
+pub struct GroupNames {
+    resources: HashSet<String>,
+    kinds: HashSet<String>,
 }
 
-impl<'d> UsedNames<'d> {
-    fn insert(&mut self, names: &'d ResourceNames) {
-        self.resources.extend([&*names.plural, &*names.singular]);
-        self.resources.extend(names.short_names.iter().map(String::as_str));
-        self.kinds.extend([&*names.kind, &*names.list_kind]);
+impl GroupNames {
+    /// The accepted names of the definitions of a group.
+    pub fn new<'d>(definitions: impl IntoIterator<Item = &'d Definition>) -> Self {
+        let mut names = Self::default();
+        definitions.into_iter().for_each(|definition| names.insert(&definition.status.accepted_names));
+        names
+    }
+
+    /// Adds the accepted names of one more definition.
+    pub fn insert(&mut self, names: &ResourceNames) {
+        let resources = [&names.plural, &names.singular].into_iter().chain(&names.short_names);
+        self.resources.extend(resources.cloned());
+        self.kinds.extend([names.kind.clone(), names.list_kind.clone()]);
     }
 
     /// The names to accept, and reason and message of the last conflict.
@@ -231,7 +234,7 @@ impl<'d> UsedNames<'d> {
 fn accept_name(
     conflict: &mut Option<(&'static str, String)>,
     reason: &'static str,
-    used: &HashSet<&str>,
+    used: &HashSet<String>,
     requested: &str,
     name: &mut String,
 ) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use access::authentication::{
     AuthenticationError, AuthenticationMethod, Authenticator, PresentedCredentials, RequestIdentity, Unauthenticated,
 };
+use access::authorization::AccessDenied;
 use access::impersonation::{ImpersonatedUser, ImpersonationError};
 use access::tokens::{TokenAuditAnnotation, TokenError};
 use access::{Attributes, Decision};
@@ -29,6 +30,7 @@ use edge::identity_headers::remove_headers;
 pub use identity_cache::IdentityCache;
 
 use crate::bound_objects::CachedBoundObjects;
+use crate::error_status;
 
 /// The [`AccessControl`] of an API server.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ impl AccessControl for RbacAccessControl {
         if !request.headers().keys().any(|name| ImpersonatedUser::is_impersonation_header(name.as_str())) {
             return Ok(caller);
         }
-        let reject = |error: ImpersonationError| Error::from(error.to_status());
+        let reject = |error: ImpersonationError| Error::from(error_status::status_for_impersonation(&error));
         let impersonated =
             ImpersonatedUser::from_headers(&header_pairs(request.headers()).iter().copied()).map_err(reject)?;
         remove_headers(request.headers_mut(), ImpersonatedUser::is_impersonation_header);
@@ -121,7 +123,7 @@ impl AccessControl for RbacAccessControl {
         match decision {
             Decision::Allowed(_) => Ok(()),
             Decision::NotAllowed { reason } => {
-                Err(access::authorization::forbidden_status(&attributes, &reason).into())
+                Err(error_status::status_for_denied(&AccessDenied::new(&attributes, &reason)).into())
             }
         }
     }

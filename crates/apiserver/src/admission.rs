@@ -63,7 +63,7 @@ impl ApiServer {
         result.map_err(|error| {
             let name =
                 role_write.new.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
-            error.to_status(kind, name)
+            error_status::status_for_escalation(&error, kind, name)
         })
     }
 

@@ -183,7 +183,7 @@ fn reconcile_role(
     }
 }
 
-fn set_uid_and_creation_time(object: &mut JsonObject) {
+pub(crate) fn set_uid_and_creation_time(object: &mut JsonObject) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).expect("bootstrap objects have metadata");
     metadata.insert("uid".to_owned(), rest::new_uid().into());
     metadata.insert("creationTimestamp".to_owned(), rest::current_time().to_string().into());

@@ -8,6 +8,7 @@ mod conditions;
 mod controller;
 mod conversion;
 mod follower;
+mod name_guard;
 mod objects;
 mod views;
 
@@ -162,12 +163,29 @@ impl CustomResources {
         found.resources.iter().find(|resource| resource.group_version_kind().version == name.version)
     }
 
+    /// The resource of a kind and its name, if the version is served.
+    pub(crate) fn resource_of_kind(
+        &self,
+        kind: GroupVersionKind<&str>,
+    ) -> Option<(GroupVersionResource, &Arc<Resource>)> {
+        self.by_group.get(kind.group)?.iter().find_map(|(name, found)| {
+            let resource = found.resources.iter().find(|resource| resource.group_version_kind() == kind)?;
+            let name = GroupVersionResource { group: kind.group, version: kind.version, resource: name.as_ref() };
+            Some((name.owned(), resource))
+        })
+    }
+
     /// Why the stored definition of a resource cannot be read; `None` if it can, or if there is none.
     pub(crate) fn unreadable_reason(&self, name: GroupVersionResource<&str>) -> Option<&str> {
         if self.unreadable.is_empty() {
             return None;
         }
         self.unreadable.get(&(name.group.into(), name.resource.into())).map(String::as_str)
+    }
+
+    /// True if the stored definition of some resource of a group cannot be read.
+    pub(crate) fn has_unreadable(&self, group: &str) -> bool {
+        self.unreadable.keys().any(|(unreadable, _)| **unreadable == *group)
     }
 
     /// The definition of this name: `<resource>.<group>`.
@@ -214,6 +232,19 @@ impl CustomResources {
     /// The groups of all established definitions.
     pub(crate) fn discovery(&self, creation_timestamp: CreationTimestamp) -> GroupDiscoveryList {
         build(&self.custom_discovery().group_versions, creation_timestamp)
+    }
+}
+
+impl CustomResource {
+    /// True if discovery and routing show this state like the previous one.
+    fn is_listed_like(&self, previous: Option<&Self>) -> bool {
+        match previous {
+            Some(previous) => {
+                self.live.decides_like(&previous.live)
+                    && self.live.definition.is_established() == previous.live.definition.is_established()
+            }
+            None => self.resources.is_empty() && !self.live.definition.is_established(),
+        }
     }
 }
 

@@ -1,4 +1,10 @@
-//! Maps errors of the registry and of object rules to the Status that the client receives.
+//! Maps errors of the registry, of object rules and of access control to the Status that the client receives.
+
+mod access;
+
+pub(crate) use access::{
+    status_for_denied, status_for_escalation, status_for_impersonation, status_for_review, status_for_token_request,
+};
 
 use api::status::{StatusOutcome, StatusReason};
 use api::target::ResourceTarget;
@@ -89,7 +95,7 @@ pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
             tracing::warn!(%error, "storage write failed");
             Status::service_unavailable("storage cannot be written at the moment").with_retry_after(1)
         }
-        WriteError::ConditionChanged { .. } | WriteError::TooManyConflicts => {
+        WriteError::ConditionChanged { .. } | WriteError::CompanionChanged { .. } | WriteError::TooManyConflicts => {
             Status::service_unavailable(error.to_string()).with_retry_after(1)
         }
     }

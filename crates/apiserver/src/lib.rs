@@ -7,6 +7,7 @@
 
 pub mod access_control;
 mod admission;
+mod api_services;
 pub mod bootstrap;
 mod bound_objects;
 mod built_in_types;
@@ -48,6 +49,7 @@ use transport::peer::Dialer;
 use webhook::{Dialers, WebhookClient};
 
 pub use crate::admission::AdmissionConfig;
+pub use api_services::ApiServiceController;
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
 pub use services::ServiceRouting;
@@ -72,6 +74,7 @@ pub struct ApiServer {
     resources: HashMap<GroupVersionResource<&'static str>, Arc<Resource>>,
     definitions: LiveDefinitions,
     admission: AdmissionControl,
+    quota_turns: rest::quota::QuotaTurns,
     converter: Arc<Converter>,
     discovery_pages: DiscoveryPages,
     openapi: Arc<OpenApiDocuments>,
@@ -184,6 +187,7 @@ impl ApiServer {
             resources,
             definitions,
             admission,
+            quota_turns: rest::quota::QuotaTurns::default(),
             converter: Converter::new(client, &config.metrics),
             discovery_pages: pages,
             version_page: version,

@@ -2,6 +2,7 @@
 
 mod apply;
 mod binding;
+mod companions;
 mod create;
 mod delete;
 mod eviction;
@@ -10,6 +11,7 @@ mod list;
 mod object_selector;
 mod patch;
 mod persist;
+pub(crate) mod quota;
 mod scale;
 mod token;
 mod update;

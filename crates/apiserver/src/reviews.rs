@@ -89,7 +89,7 @@ impl ApiServer {
             ReviewKind::SelfSubjectRules => reviews::self_subject_rules_review(&body, authorizer, user),
             ReviewKind::SelfSubject => Ok(reviews::self_subject_review(user, now)),
         };
-        evaluated.map_err(|error| error.to_status())
+        evaluated.map_err(|error| error_status::status_for_review(&error))
     }
 }
 

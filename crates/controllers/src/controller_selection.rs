@@ -13,10 +13,13 @@ pub enum Controller {
     ServiceAccount,
     /// Publishes the ConfigMap `kube-root-ca.crt` in every namespace.
     RootCaPublisher,
+    /// Keeps the status of resource quotas.
+    ResourceQuota,
 }
 
 impl Controller {
-    const ALL: [Self; 4] = [Self::Namespace, Self::GarbageCollector, Self::ServiceAccount, Self::RootCaPublisher];
+    const ALL: [Self; 5] =
+        [Self::Namespace, Self::GarbageCollector, Self::ServiceAccount, Self::RootCaPublisher, Self::ResourceQuota];
 
     /// kube-controller-manager's name of the controller, and its older alias.
     pub fn names(self) -> [&'static str; 2] {
@@ -25,6 +28,7 @@ impl Controller {
             Self::GarbageCollector => ["garbage-collector-controller", "garbagecollector"],
             Self::ServiceAccount => ["serviceaccount-controller", "serviceaccount"],
             Self::RootCaPublisher => ["root-ca-certificate-publisher-controller", "root-ca-cert-publisher"],
+            Self::ResourceQuota => ["resourcequota-controller", "resourcequota"],
         }
     }
 
@@ -94,11 +98,11 @@ mod tests {
 
     #[test]
     fn parse_selects_controllers_by_name_and_star() {
-        use Controller::{GarbageCollector, Namespace, RootCaPublisher, ServiceAccount};
+        use Controller::{GarbageCollector, Namespace, ResourceQuota, RootCaPublisher, ServiceAccount};
         check("*", &Controller::ALL);
         check("", &[]);
-        check("*,-namespace", &[GarbageCollector, ServiceAccount, RootCaPublisher]);
-        check("-garbage-collector-controller,*", &[Namespace, ServiceAccount, RootCaPublisher]);
+        check("*,-namespace", &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota]);
+        check("-garbage-collector-controller,*", &[Namespace, ServiceAccount, RootCaPublisher, ResourceQuota]);
         check("namespace-controller,garbagecollector", &[Namespace, GarbageCollector]);
         check("-namespace,namespace", &[]);
         check("-namespace,-garbagecollector", &[]);

@@ -25,6 +25,9 @@ pub(crate) struct ObservedObject {
     /// Only for ConfigMaps read with [`ObjectDetail::Full`].
     #[serde(default)]
     pub(crate) data: Option<HashMap<String, String>>,
+    /// Only for quotas read with [`ObjectDetail::Full`].
+    #[serde(default)]
+    pub(crate) spec: Option<serde_json::Value>,
 }
 
 /// The decoded part of an object's metadata.

@@ -1,5 +1,5 @@
-//! The controllers that every cluster needs: namespace deletion, garbage collection, and the default objects of each
-//! namespace.
+//! The controllers that every cluster needs: namespace deletion, garbage collection, the default objects of each
+//! namespace, and the status of quotas.
 //!
 //! They are ordinary API clients: discovery, requests and watches over TLS to this server's own address, each under the
 //! service account and the RBAC roles that kube-controller-manager uses for it. The rules for what a response proves
@@ -17,6 +17,7 @@ mod leases;
 pub mod metrics;
 mod namespace_defaults;
 mod namespaces;
+mod quotas;
 mod resources;
 mod work_queue;
 
@@ -50,6 +51,8 @@ pub struct ControllerTokens {
     pub service_account_controller: String,
     /// Token of `system:serviceaccount:kube-system:root-ca-cert-publisher`.
     pub root_ca_publisher: String,
+    /// Token of `system:serviceaccount:kube-system:resourcequota-controller`.
+    pub resource_quota_controller: String,
     /// Token of `system:kube-controller-manager`, which reads what several controllers need.
     pub controller_manager: String,
     /// Token of `system:apiserver`, the server itself, for leader election.
@@ -69,6 +72,8 @@ pub struct Config {
     pub root_ca: Option<Arc<str>>,
     /// The holder identity of this process in the elections.
     pub holder: String,
+    /// The gates of this server.
+    pub gates: kinds::FeatureGates,
     /// The wall clock.
     pub clock: fn() -> jiff::Timestamp,
 }
@@ -100,6 +105,14 @@ pub fn start(config: &Config, metrics: &Metrics, tasks: &Tasks, connection_tasks
         let client = client(&tokens.garbage_collector, "system:serviceaccount:kube-system:generic-garbage-collector");
         let work = garbage_collector::Config { client, gauges: metrics.queue_gauges("garbage_collector"), clock };
         candidate.run(tasks, move || garbage_collector::run(work.clone()));
+    }
+    if config.selection.is_enabled(Controller::ResourceQuota) {
+        let candidate = stand("resourcequota-controller");
+        let account = "system:serviceaccount:kube-system:resourcequota-controller";
+        let client = client(&tokens.resource_quota_controller, account);
+        let (gauges, gates) = (metrics.queue_gauges("resourcequota"), config.gates.clone());
+        let work = quotas::Config { client, gauges, gates, clock };
+        candidate.run(tasks, move || quotas::run(work.clone()));
     }
     let accounts = config.selection.is_enabled(Controller::ServiceAccount).then(|| {
         client(&tokens.service_account_controller, "system:serviceaccount:kube-system:service-account-controller")

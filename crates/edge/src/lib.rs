@@ -26,6 +26,7 @@ pub mod pipeline;
 mod record;
 mod request_framing;
 pub mod response;
+pub mod routing_status;
 mod seats;
 mod send_limit;
 mod write_coalescer;

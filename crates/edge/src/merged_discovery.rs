@@ -11,9 +11,9 @@ use http::header::{ACCEPT, USER_AGENT};
 use membership::metrics::Metrics;
 use membership::route::IncompleteViewReason;
 use membership::view::FirstSync;
-use membership::{UnavailableReason, View, status};
+use membership::{UnavailableReason, View};
 
-use crate::{Body, Response};
+use crate::{Body, Response, routing_status};
 
 /// `--merge-discovery`: which documents are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl MergedPages {
             DiscoveryFormat::Legacy { .. } if self.merge_discovery == MergeDiscovery::Aggregated => return None,
             // An incomplete document is worse than none: controllers would treat missing resources as deleted.
             _ if view.first_sync() == FirstSync::Pending => {
-                return Some(Err(status::unavailable_status(UnavailableReason::ViewIncomplete(
+                return Some(Err(routing_status::unavailable_status(UnavailableReason::ViewIncomplete(
                     IncompleteViewReason::NotSynced,
                 ))));
             }

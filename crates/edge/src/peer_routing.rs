@@ -12,13 +12,13 @@ use forward::{
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use membership::metrics::{Metrics, ProxyError};
-use membership::{Cluster, Hop, LocalReason, MemberIndex, Route, ServerId, UnavailableReason, View, status};
+use membership::{Cluster, Hop, LocalReason, MemberIndex, Route, ServerId, UnavailableReason, View};
 use tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::merged_discovery::MergedPages;
-use crate::{Body, ClientConnection, Error, Request, RequestRecord, Response};
+use crate::{Body, ClientConnection, Error, Request, RequestRecord, Response, routing_status};
 
 /// Response header: the id of the server that produced the response.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-unskew-served-by");
@@ -98,7 +98,7 @@ impl PeerRouting {
         is_mutating: bool,
     ) -> Result<Destination<'a>, Status> {
         if hop == Hop::FromPeer && is_mutating && !*self.has_joined.borrow() {
-            return Err(status::peer_not_ready_status());
+            return Err(routing_status::peer_not_ready_status());
         }
         let (route, view) = self.cluster.route(target, hop).await;
         match (route, target) {
@@ -123,13 +123,13 @@ impl PeerRouting {
                         let candidates = candidates(&view, &members);
                         Ok(Destination::Peer(PeerDestination { peers: self, resource, candidates, origin }))
                     }
-                    None => Err(status::unavailable_status(UnavailableReason::OnlyUnreachableMembers)),
+                    None => Err(routing_status::unavailable_status(UnavailableReason::OnlyUnreachableMembers)),
                 }
             }
-            (Route::Unavailable(why), _) => Err(status::unavailable_status(why)),
+            (Route::Unavailable(why), _) => Err(routing_status::unavailable_status(why)),
             // Unreachable: only resources are routed to peers, and `Cluster::route` resolves `ProveAbsence` itself.
             (Route::Peers(_) | Route::RouteMismatch(_), Target::NonResource(_)) | (Route::ProveAbsence, _) => {
-                Err(status::unavailable_status(UnavailableReason::AbsenceNotProven))
+                Err(routing_status::unavailable_status(UnavailableReason::AbsenceNotProven))
             }
         }
     }
@@ -168,7 +168,7 @@ impl PeerDestination<'_> {
         // Without a forwarder no member is live, so no request is routed to a peer.
         let Self { peers, resource, candidates, origin } = self;
         let Some(forwarder) = &peers.forwarder else {
-            return Err(ForwardError::NoEndpoint.status());
+            return Err(routing_status::forward_error_status(&ForwardError::NoEndpoint));
         };
         let sticky_peer = (forward_request.effect == Effect::Reads && has_resource_version(&request))
             .then_some(&connection.sticky_peer);
@@ -192,7 +192,7 @@ impl PeerDestination<'_> {
                 tracing::debug!(resource = %resource.group_resource(), %error, "forwarding failed");
                 peers.metrics.count_proxy_error(proxy_error(&error), name);
                 record.set_retries(error.retries());
-                Err(error.status())
+                Err(routing_status::forward_error_status(&error))
             }
         }
     }

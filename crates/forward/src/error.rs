@@ -2,16 +2,10 @@
 
 use std::sync::Arc;
 
-use api::Status;
 use http::StatusCode;
 use transport::peer::{DialError, PeerConnectionError};
 
 use super::queue::QueueRejection;
-
-/// KEP-4020, "Aggregation Layer" 5.
-const PROXY_FAILED: &str = "Error while proxying request to destination apiserver";
-/// Servers come back within seconds, and busy ones finish requests within milliseconds.
-const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// Whether a server executed a request that failed on the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +18,7 @@ pub enum Execution {
     Unknown,
 }
 
-/// Why there is no response. The text is for the log; clients get [`ForwardError::status`].
+/// Why there is no response. The text is for the log; the caller chooses the response.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
     /// No candidate was given.
@@ -56,24 +50,6 @@ pub enum ForwardError {
 }
 
 impl ForwardError {
-    /// The response to the client.
-    pub fn status(&self) -> Status {
-        match self {
-            Self::Overloaded(rejection) => Status::too_many_requests(
-                format!("every API server that can serve the request has as many as it may: {rejection}"),
-                RETRY_AFTER_SECONDS,
-            ),
-            Self::NotVouched => Status::service_unavailable(
-                "the API servers that can serve the request cannot be asked for a user of a client certificate: their \
-                 --requestheader-* settings differ from this proxy's or were not compared yet; a bearer token works",
-            )
-            .with_retry_after(RETRY_AFTER_SECONDS),
-            // As if the request were served here.
-            Self::ClientAborted => Status::bad_request(self.to_string()),
-            Self::NoEndpoint | Self::Failed { .. } | Self::TimedOut { .. } => proxy_failed_status(self.execution()),
-        }
-    }
-
     /// Whether the request may have been executed.
     pub fn execution(&self) -> Execution {
         match self {
@@ -158,19 +134,6 @@ impl PeerError {
     }
 }
 
-/// The response to a request that no candidate answered. `Retry-After` goes with it only if nothing was executed, because clients
-/// repeat any verb on it.
-fn proxy_failed_status(execution: Execution) -> Status {
-    match execution {
-        Execution::None | Execution::Harmless => {
-            Status::service_unavailable(PROXY_FAILED).with_retry_after(RETRY_AFTER_SECONDS)
-        }
-        Execution::Unknown => Status::service_unavailable(format!(
-            "{PROXY_FAILED}: the request was sent, and it is not known whether it was executed"
-        )),
-    }
-}
-
 /// The failures that were attempts: a busy peer is sent nothing.
 pub(super) fn attempt_count(failures: &[PeerFailure]) -> usize {
     failures.iter().filter(|failure| !matches!(failure.error, PeerError::Busy)).count()
@@ -179,68 +142,4 @@ pub(super) fn attempt_count(failures: &[PeerFailure]) -> usize {
 fn join_failures(failures: &[PeerFailure]) -> String {
     let each = failures.iter().map(|PeerFailure { id, error }| format!("{id}: {error}"));
     each.collect::<Vec<_>>().join("; ")
-}
-
-#[cfg(test)]
-mod tests {
-    use expect_test::{Expect, expect};
-
-    use super::*;
-
-    #[test]
-    fn overloaded_is_429_with_retry_after() {
-        let check = |rejection: QueueRejection, expected: Expect| {
-            let status = ForwardError::Overloaded(rejection).status();
-            assert_eq!((status.http_code(), status.retry_after()), (429, Some(1)));
-            expected.assert_eq(&status.message);
-        };
-        check(
-            QueueRejection::UserQueueFull,
-            expect![
-                "every API server that can serve the request has as many as it may: too many requests of this user wait already"
-            ],
-        );
-        check(
-            QueueRejection::QueueFull,
-            expect![
-                "every API server that can serve the request has as many as it may: too many requests wait already"
-            ],
-        );
-        check(
-            QueueRejection::Evicted,
-            expect![
-                "every API server that can serve the request has as many as it may: it waited behind others of its user, and made room for a user who has fewer"
-            ],
-        );
-        check(
-            QueueRejection::TimedOut,
-            expect![
-                "every API server that can serve the request has as many as it may: it waited for as long as it may"
-            ],
-        );
-        assert_eq!(ForwardError::NoEndpoint.status(), proxy_failed_status(Execution::None));
-    }
-
-    #[test]
-    fn incomplete_body_is_the_fault_of_the_client() {
-        let status = ForwardError::ClientAborted.status();
-        assert_eq!((status.http_code(), status.retry_after()), (400, None));
-        assert_eq!(status.message, "the request body could not be read");
-    }
-
-    #[test]
-    fn unknown_execution_has_no_retry_after() {
-        let describe = |execution| {
-            let status = ForwardError::TimedOut { execution }.status();
-            assert_eq!((status.http_code(), status.reason.as_str()), (503, "ServiceUnavailable"));
-            format!("{} {:?}", status.message, status.retry_after())
-        };
-        for execution in [Execution::None, Execution::Harmless] {
-            expect!["Error while proxying request to destination apiserver Some(1)"].assert_eq(&describe(execution));
-        }
-        expect![
-            "Error while proxying request to destination apiserver: the request was sent, and it is not known whether it was executed None"
-        ]
-        .assert_eq(&describe(Execution::Unknown));
-    }
 }

@@ -52,7 +52,7 @@ impl UpstreamClient {
             Err(error) => {
                 tracing::debug!(%error, "forward to any upstream failed");
                 record.set_retries(error.retries());
-                Err(error.status().into())
+                Err(edge::routing_status::forward_error_status(&error).into())
             }
         }
     }

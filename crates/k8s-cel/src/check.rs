@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::ast::{Ast, Call, ExprId, ExprKind, Literal, Select};
-use crate::decl::static_type;
+use crate::decl::{DeclType, Field, static_type};
 use crate::env::Environment;
 use crate::functions::{Declaration, Overload, simple_type};
 use crate::operators as op;
@@ -183,6 +183,11 @@ impl<'s> Checker<'_, 's> {
         if let Some(decl) = self.env.types.iter().find(|decl| decl.type_name() == name) {
             return Some(Type::Object(Arc::clone(decl)));
         }
+        if self.env.patch_types
+            && let Some(decl) = patch_type(name)
+        {
+            return Some(Type::Object(decl));
+        }
         if let Some(message) = self.env.messages.get(name) {
             return Some(Type::Message(Arc::clone(&message.name)));
         }
@@ -258,6 +263,7 @@ impl<'s> Checker<'_, 's> {
         };
         let result = match &target {
             Type::Map(kv) => kv.1.clone(),
+            Type::Object(decl) if decl.is_open() => Type::Dyn,
             Type::Object(decl) => match self.env.field(decl, field) {
                 Some(field) => static_type(&field.decl),
                 None => {
@@ -434,6 +440,18 @@ impl<'s> Checker<'_, 's> {
         // Whether elements may differ is decided by `validate`.
         Type::Dyn
     }
+}
+
+/// A type that expressions of mutations construct, by its name.
+fn patch_type(name: &str) -> Option<Arc<DeclType>> {
+    if name == "Object" || name.starts_with("Object.") {
+        return Some(Arc::new(DeclType::open_object(name)));
+    }
+    (name == "JSONPatch").then(|| {
+        let texts = ["op", "path", "from"].map(|name| Field::new(name, DeclType::string(None)));
+        let value = Field::new("value", DeclType::dynamic());
+        Arc::new(DeclType::named_object(name, texts.into_iter().chain([value])))
+    })
 }
 
 /// Types of Kubernetes' libraries that expressions can name; the others have values only.

@@ -71,6 +71,8 @@ pub(crate) struct ObjectDecl {
     /// Properties that expressions cannot name, by name in the document, with their type unless it is unknown. They only
     /// count for equality.
     pub(crate) hidden: BTreeMap<String, Option<Arc<DeclType>>>,
+    /// Every name is a field of any type; `fields` is empty.
+    pub(crate) is_open: bool,
 }
 
 impl ObjectDecl {
@@ -219,8 +221,18 @@ impl DeclType {
                 None => drop(hidden.insert(field.name, Some(decl))),
             }
         }
-        let object = ObjectDecl { name: name.into(), fields: declared, hidden };
+        let object = ObjectDecl { name: name.into(), fields: declared, hidden, is_open: false };
         Self::simple(DeclKind::Object(object), 0, min_serialized_size)
+    }
+
+    /// An object type with every field, each of any type.
+    pub(crate) fn open_object(name: &str) -> Self {
+        let (fields, hidden) = (BTreeMap::new(), BTreeMap::new());
+        Self::simple(DeclKind::Object(ObjectDecl { name: name.to_owned(), fields, hidden, is_open: true }), 0, 2)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(&self.kind, DeclKind::Object(object) if object.is_open)
     }
 
     /// Adds a property of unknown type to an object. Expressions cannot select it, but objects that differ in it differ.

@@ -27,6 +27,19 @@ pub(crate) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Encodes as standard base64 with padding.
+pub(crate) fn encode_base64(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let packed = group.iter().fold(0u32, |packed, byte| packed << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for at in 0..4 {
+            let digit = usize::try_from(packed >> (18 - 6 * at) & 0x3F).unwrap_or_default();
+            text.push(if at <= group.len() { char::from(ALPHABET[digit]) } else { '=' });
+        }
+    }
+    text
+}
+
 /// The offset that Go reports for text which [`decode_base64`] refuses: of the first character that does not belong
 /// there, or of a group that is not complete.
 pub(crate) fn corrupt_base64_at(text: &str) -> usize {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::ast::Ast;
 use crate::check::{Checked, check};
 use crate::decl::{DeclKind, DeclType, FieldDecl, name_objects, static_type};
+use crate::function::Function;
 use crate::functions::{Declaration, Overload, declarations};
 use crate::macros::MacroSet;
 use crate::message::{MessageType, MessageTypes};
@@ -35,6 +36,8 @@ pub struct Environment {
     server: u8,
     /// Type errors are left to evaluation.
     pub(crate) unchecked: bool,
+    /// Expressions can construct `Object` and `JSONPatch`.
+    pub(crate) patch_types: bool,
     /// The namespace that names are resolved in; empty in Kubernetes.
     pub(crate) container: String,
 }
@@ -72,6 +75,7 @@ impl Environment {
             compatibility,
             server,
             unchecked: false,
+            patch_types: false,
             container: String::new(),
         }
     }
@@ -137,6 +141,14 @@ impl Environment {
         self
     }
 
+    /// Declares what expressions of mutations construct: `Object` and `Object.<field>…`, which have every field, and
+    /// `JSONPatch`; and the function `jsonpatch.escapeKey`.
+    #[must_use]
+    pub fn patch_types(mut self) -> Self {
+        self.patch_types = true;
+        self
+    }
+
     /// Declares a protobuf message type. No Kubernetes release has any; [`Environment::language`] can.
     #[must_use]
     pub fn message_type(mut self, message: Arc<MessageType>) -> Self {
@@ -150,6 +162,9 @@ impl Environment {
 
     pub(crate) fn function(&self, name: &str) -> Option<&'static Declaration> {
         let declaration = declarations().get(name)?;
+        if declaration.function == Function::EscapeKey && !self.patch_types {
+            return None;
+        }
         declaration.overloads.iter().any(|overload| self.has(overload)).then_some(declaration)
     }
 

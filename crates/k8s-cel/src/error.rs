@@ -13,7 +13,8 @@ enum Kind {
 }
 
 impl EvalError {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// An error of a value that was made elsewhere.
+    pub fn new(message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Message(message.into())))
     }
 

@@ -141,6 +141,7 @@ functions! {
     SetsEquivalent = "sets.equivalent",
     SetsIntersects = "sets.intersects",
     StringsQuote = "strings.quote",
+    EscapeKey = "jsonpatch.escapeKey",
     Cidr = "cidr",
     ContainsCIDR = "containsCIDR",
     ContainsIP = "containsIP",

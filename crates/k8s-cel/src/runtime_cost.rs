@@ -64,7 +64,7 @@ impl CostRule {
             F::IsSorted | F::Sum | F::ListMax | F::ListMin | F::IndexOf | F::LastIndexOf | F::Includes => {
                 CostRule::Deep
             }
-            F::ToUrl | F::LowerAscii | F::UpperAscii | F::Substring | F::Trim => CostRule::Traverse,
+            F::ToUrl | F::EscapeKey | F::LowerAscii | F::UpperAscii | F::Substring | F::Trim => CostRule::Traverse,
             F::Replace | F::Split => CostRule::TraverseTwice,
             F::Join => CostRule::Result,
             F::Find | F::FindAll => CostRule::Matches,

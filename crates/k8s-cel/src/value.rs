@@ -1,5 +1,6 @@
 //! Run-time values. Values of a document are views: strings, lists and maps borrow from its JSON.
 
+mod json;
 pub(crate) mod list;
 pub(crate) mod map;
 mod show;
@@ -284,7 +285,7 @@ impl<'a> Value<'a> {
                 Value::list(items)
             }
             Value::Map(map) => {
-                let mut owned = map::OwnedMap::default();
+                let mut owned = map.empty_of_same_type();
                 for key in map.keys() {
                     let value = map.find(&key)?.unwrap_or(Value::Null);
                     owned.insert(key.into_owned()?, value.into_owned()?);

@@ -9,10 +9,9 @@
 //! values that need a clock (when a device was tainted), and sums over containers (the requests of a pod as a whole).
 
 mod field_defaults;
-mod value_structs;
 
 use api::json::JsonObject;
-use schema::{StructField, StructType, TypeForm, ValueType};
+use schema::{SpecialType, StructField, StructType, TypeForm, ValueType, ZeroEncoding};
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
@@ -25,10 +24,8 @@ use crate::{
 /// Sets the defaults in an object of a kind. It must have passed [`schema::check_types`]; values of wrong types stay
 /// unchanged.
 pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates: &FeatureGates) {
-    for name in value_structs::value_structs_of(kind.name()) {
-        if kind.field(name).is_some() {
-            set_if_absent(body, name, Map::new());
-        }
+    for field in kind.fields().filter(|field| is_always_present(*field, kind)) {
+        set_if_absent(body, field.name(), Map::new());
     }
     apply_type_defaults(body, kind, gates);
     apply_declared_defaults(body, kind);
@@ -43,98 +40,62 @@ pub fn apply_defaults(body: &mut Map<String, Value>, kind: StructType<'_>, gates
     }
 }
 
-/// Adds scalars that Go encodes although they are zero: it has no absent scalar.
+/// Adds what Go encodes although it is not set: scalars, and null for lists, maps, times and pointers.
 fn add_written_zeros(body: &mut JsonObject, kind: StructType<'_>) {
-    for field in kind.fields().filter(|field| is_written_though_zero(kind, *field)) {
-        if let Some(zero) = zero_scalar(field) {
+    for field in kind.fields() {
+        if let Some(zero) = written_zero(field).filter(|zero| !zero.is_object()) {
             set_if_absent(body, field.name(), zero);
         }
     }
 }
 
-/// Required fields are written, as Go's declarations go with few exceptions.
-fn is_written_though_zero(kind: StructType<'_>, field: StructField<'_>) -> bool {
-    let row = (kind.name(), field.name());
-    if field.is_required() {
-        return !OMITTED_THOUGH_REQUIRED.contains(&row);
-    }
-    // Events of the other group have the second of these names too, and omit it.
-    let is_event = kind.name() == "Event" && kind.field("reportingComponent").is_none();
-    WRITTEN_THOUGH_EMPTY.contains(&row) && !is_event
-}
-
-fn zero_scalar(field: StructField<'_>) -> Option<Value> {
-    match field.value_type().form() {
-        TypeForm::Text => Some("".into()),
-        TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Some(0.into()),
-        TypeForm::Bool => Some(false.into()),
-        TypeForm::Struct(_) | TypeForm::Bytes | TypeForm::Special(_) | TypeForm::List(_) | TypeForm::Map(_) => None,
+/// What Go encodes for a field that is not set; `None` if the field is absent.
+fn written_zero(field: StructField<'_>) -> Option<Value> {
+    match field.zero_encoding() {
+        ZeroEncoding::Omitted => None,
+        ZeroEncoding::Null => Some(Value::Null),
+        ZeroEncoding::Zero => Some(match field.value_type().form() {
+            TypeForm::Text => "".into(),
+            TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => 0.into(),
+            TypeForm::Bool => false.into(),
+            TypeForm::Struct(_) => Map::new().into(),
+            TypeForm::Special(SpecialType::Quantity) => "0".into(),
+            TypeForm::Special(SpecialType::IntOrString) => 0.into(),
+            TypeForm::Special(_) | TypeForm::Bytes | TypeForm::List(_) | TypeForm::Map(_) => Value::Null,
+        }),
     }
 }
 
-/// The empty status: the fields that Go encodes although they are zero. `None` if the kind has no status.
+/// True for a struct, not a pointer to one. Go has no absent struct: an omitted one has defaults like any other, and is
+/// encoded although it is empty. The status of a kind is left to the rules of the kind.
+fn is_always_present(field: StructField<'_>, kind: StructType<'_>) -> bool {
+    field.zero_encoding() == ZeroEncoding::Zero
+        && matches!(field.value_type().form(), TypeForm::Struct(_))
+        && !(field.name() == "status" && kind.kind().is_some())
+}
+
+/// The empty status: the fields that Go encodes although they are zero. `None` if the kind has no status, or a pointer to
+/// one.
 pub fn empty_status(kind: StructType<'_>) -> Option<Map<String, Value>> {
-    // A pointer in Go.
-    if kind.name() == "ResourcePoolStatusRequest" {
-        return None;
-    }
-    let TypeForm::Struct(status) = kind.field("status")?.value_type().form() else { return None };
+    let field = kind.field("status").filter(|field| field.zero_encoding() == ZeroEncoding::Zero)?;
+    let TypeForm::Struct(status) = field.value_type().form() else { return None };
     Some(zero_object(status))
 }
 
 fn zero_object(kind: StructType<'_>) -> Map<String, Value> {
-    let mut object = Map::new();
-    for field in kind.fields().filter(|field| is_written_though_zero(kind, *field)) {
-        let zero = if let TypeForm::Struct(inner) = field.value_type().form() {
-            Some(Value::from(zero_object(inner)))
+    let zero = |field: StructField<'_>| {
+        let zero = written_zero(field)?;
+        let zero = if let TypeForm::Struct(inner) = field.value_type().form()
+            && zero.is_object()
+        {
+            zero_object(inner).into()
         } else {
-            zero_scalar(field)
+            zero
         };
-        object.extend(zero.map(|zero| (field.name().to_owned(), zero)));
-    }
-    object
+        Some((field.name().to_owned(), zero))
+    };
+    kind.fields().filter_map(zero).collect()
 }
-
-/// Fields that Go encodes because they are neither pointers nor `omitempty`, although they are not required.
-const WRITTEN_THOUGH_EMPTY: [(&str, &str); 15] = [
-    ("Event", "reportingComponent"),
-    ("Event", "reportingInstance"),
-    ("IngressStatus", "loadBalancer"),
-    ("NodeDaemonEndpoints", "kubeletEndpoint"),
-    ("NodeRuntimeHandler", "name"),
-    ("NodeStatus", "daemonEndpoints"),
-    ("NodeStatus", "nodeInfo"),
-    ("PodDisruptionBudgetStatus", "currentHealthy"),
-    ("PodDisruptionBudgetStatus", "desiredHealthy"),
-    ("PodDisruptionBudgetStatus", "disruptionsAllowed"),
-    ("PodDisruptionBudgetStatus", "expectedPods"),
-    ("ServiceStatus", "loadBalancer"),
-    ("StatefulSetOrdinals", "start"),
-    ("StatefulSetSpec", "serviceName"),
-    ("StatefulSetStatus", "availableReplicas"),
-];
-
-/// Required fields that are pointers or `omitempty` in Go.
-const OMITTED_THOUGH_REQUIRED: [(&str, &str); 18] = [
-    ("ContainerRestartRule", "action"),
-    ("ContainerRestartRuleOnExitCodes", "operator"),
-    ("HTTPIngressPath", "pathType"),
-    ("ImageVolumeStatus", "imageRef"),
-    ("LeaseCandidateSpec", "strategy"),
-    ("MutatingWebhook", "sideEffects"),
-    ("ParentReference", "name"),
-    ("ParentReference", "resource"),
-    ("PodCertificateProjection", "keyType"),
-    ("PodCertificateProjection", "signerName"),
-    ("PoolStatus", "driver"),
-    ("PoolStatus", "poolName"),
-    ("ResourcePoolStatusRequestStatus", "poolCount"),
-    ("ServerStorageVersion", "apiServerID"),
-    ("ServerStorageVersion", "encodingVersion"),
-    ("TokenReviewSpec", "token"),
-    ("ValidatingAdmissionPolicyBindingSpec", "policyName"),
-    ("ValidatingWebhook", "sideEffects"),
-];
 
 fn apply_defaults_to_value(value: &mut Value, shape: ValueType<'_>, gates: &FeatureGates) {
     match (shape.form(), value) {

@@ -8,14 +8,21 @@ use crate::validation::Field;
 
 /// What an expression of admission can refer to beside the request and its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AdmissionVariables {
-    pub(crate) params: bool,
-    pub(crate) authorizer: bool,
+pub struct AdmissionVariables {
+    /// `params`.
+    pub params: bool,
+    /// `authorizer` and `authorizer.requestResource`.
+    pub authorizer: bool,
 }
 
 /// The environment of expressions that match, validate or mutate requests.
 pub(crate) fn admission_environment(field: Field<'_>, variables: AdmissionVariables) -> Environment {
-    let mut environment = new_environment(field)
+    declare_admission_variables(new_environment(field), variables)
+}
+
+/// Declares `object`, `oldObject`, `request`, `namespaceObject` and the optional variables of admission.
+pub fn declare_admission_variables(environment: Environment, variables: AdmissionVariables) -> Environment {
+    let mut environment = environment
         .variable("object", DeclType::dynamic())
         .variable("oldObject", DeclType::dynamic())
         .shared_variable("namespaceObject", Arc::new(namespace_type()))
@@ -50,14 +57,14 @@ pub(crate) fn device_environment(field: Field<'_>) -> Environment {
 const DEVICE_ENTRIES_MAX: u64 = 32;
 
 /// Adds the variables that expressions of a policy define for those after them.
-pub(crate) fn with_variables(environment: &Environment, variables: &[(String, DeclType)]) -> Environment {
+pub fn with_variables(environment: &Environment, variables: &[(String, DeclType)]) -> Environment {
     let fields = variables.iter().map(|(name, decl)| TypeField::new(name.clone(), decl.clone()).required());
     let decl = DeclType::named_object("kubernetes.variables", fields);
     environment.clone().shared_variable("variables", Arc::new(decl))
 }
 
 /// The type of a variable with this value, as far as declarations can tell.
-pub(crate) fn declared_type(value: &Type) -> DeclType {
+pub fn declared_type(value: &Type) -> DeclType {
     match value {
         Type::Bool => DeclType::bool(),
         Type::Int => DeclType::int(),

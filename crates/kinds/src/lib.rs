@@ -51,7 +51,7 @@ mod devices;
 mod endpoints;
 mod event;
 mod eviction_request;
-mod expressions;
+pub mod expressions;
 mod flow_control;
 mod horizontal_pod_autoscaler;
 mod ingress;
@@ -92,6 +92,7 @@ pub use kind::{BuiltInGroup, BuiltInKind, BuiltInSubresource, KindScope, KindVer
 pub use release::{Release, ReleaseError};
 pub use runtime_config::{RuntimeConfig, RuntimeConfigError};
 pub use served_resources::{ServedResource, ServedResources, StoredResource};
+pub use service::validation::validate_service_addresses;
 pub use strategy::{KindStrategy, SubresourceStrategy};
 pub use types::types_of;
 pub use verbs::VerbSet;

@@ -109,11 +109,11 @@ impl<'a> ObjectUpdate<'a> {
     }
 }
 
-/// The value at a path of names with dots.
+/// The value at a path of names with dots; null counts as absent.
 fn value_at<'a>(object: &'a JsonObject, path: &str) -> Option<&'a Value> {
     let mut names = path.split('.');
     let first = object.get(names.next()?)?;
-    names.try_fold(first, |value, name| value.get(name))
+    names.try_fold(first, |value, name| value.get(name)).filter(|value| !value.is_null())
 }
 
 /// Copies a field from another state, or removes it if that has none.

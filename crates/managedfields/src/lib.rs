@@ -18,6 +18,7 @@ mod scale;
 mod times;
 mod typed;
 mod types;
+mod unowned;
 mod update;
 
 pub use apply::{ApplyError, apply};
@@ -27,6 +28,7 @@ pub use manager::{FieldManager, MANAGER_LENGTH_MAX, manager_name};
 pub use scale::{ScaleEntries, ScalePaths};
 pub use times::{check_entries, keep_times_if_unchanged};
 pub use types::{ConversionUnavailable, ObjectType, VersionedTypes};
+pub use unowned::merge_unowned;
 pub use update::{UpdateError, record_update};
 
 #[cfg(test)]

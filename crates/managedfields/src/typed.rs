@@ -5,6 +5,7 @@
 //! works on values that have it.
 
 mod atom;
+mod atomics;
 mod compare;
 mod go_form;
 mod items;
@@ -16,6 +17,7 @@ mod to_set;
 mod validate;
 
 pub(crate) use atom::Type;
+pub(crate) use atomics::atomic_paths;
 pub(crate) use compare::{Comparison, compare, objects_equal};
 pub(crate) use go_form::{Form, drop_supplied, go_form};
 pub(crate) use merge::merge;

@@ -2,7 +2,7 @@
 //!
 //! The rules are pure: [`identity`], [`endpoint_record`] and [`documents`] read what servers write about themselves; [`members`]
 //! derives the state of each server; [`routing_table`] and [`view`] hold the result; [`route()`] routes a request; [`merged`] is
-//! the merged discovery document; [`status`] and [`debug`] explain. Tasks act through [`ports`]: [`membership_task`] is the only
+//! the merged discovery document; [`debug`] explains. Tasks act through [`ports`]: [`membership_task`] is the only
 //! writer of the view, [`discovery_fetch`] fetches documents of servers that do not publish them, [`presence`] makes this server a
 //! member. [`Cluster`] follows a cluster from any source of observations; [`Participant`] follows it from storage and joins it.
 //!
@@ -29,7 +29,6 @@ pub mod presence;
 pub mod readiness;
 pub mod route;
 pub mod routing_table;
-pub mod status;
 mod storage_feeds;
 #[cfg(test)]
 mod testing;

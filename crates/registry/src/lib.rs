@@ -22,7 +22,10 @@ pub use cache::{CachedEntry, CachedValue, KeyChange, ResourceCache, ResourceSnap
 pub use read::{ListPage, ListSelection, ReadError};
 pub use snapshot_reader::SnapshotReader;
 pub use watch::{CacheWatcher, WatchExpired};
-pub use write::{WriteConditions, WriteDecision, WriteError, WriteOnceOutcome, WriteOutcome};
+pub use write::{
+    CompanionResource, CompanionWrite, DecidedWrite, WriteConditions, WriteDecision, WriteError, WriteOnceOutcome,
+    WriteOutcome,
+};
 
 /// The objects of one store. Clones share the cache and the barrier.
 #[derive(Clone, Debug)]

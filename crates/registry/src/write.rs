@@ -32,6 +32,44 @@ pub enum WriteDecision {
     Keep,
 }
 
+/// A decision on a key, with the writes to other keys that belong to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecidedWrite {
+    /// What happens to the key itself.
+    pub decision: WriteDecision,
+    /// Committed in the same transaction as the decision, and not at all if that is [`WriteDecision::Keep`].
+    pub companions: Vec<CompanionWrite>,
+}
+
+/// A write to another key in the transaction of a [`DecidedWrite`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompanionWrite {
+    /// The key, which no other companion has.
+    pub key: Key,
+    /// The revision of the key that the decision was made on; `None`: absent.
+    pub expected_revision: Option<Revision>,
+    /// What happens to the key. [`WriteDecision::Keep`] only requires that it is unchanged.
+    pub decision: WriteDecision,
+    /// The resource of the object that the key holds, which must have a permit of its own. `None` for a key that holds
+    /// no object of a resource.
+    pub resource: Option<CompanionResource>,
+}
+
+/// The resource of a [`CompanionWrite`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompanionResource {
+    /// The resource in the notation of storage versions.
+    pub name: GroupResource,
+    /// The prefix of its keys.
+    pub prefix: Key,
+}
+
+impl From<WriteDecision> for DecidedWrite {
+    fn from(decision: WriteDecision) -> Self {
+        Self { decision, companions: Vec::new() }
+    }
+}
+
 /// What a write depends on, and what is written with it, in the same transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteConditions<'a> {
@@ -91,6 +129,17 @@ pub enum WriteError<E> {
         /// The revision of the store as of which the key was read.
         as_of: Revision,
     },
+    /// A companion is not at the revision that the write was decided on. Nothing was written; the write is to be decided
+    /// again on `current`.
+    #[error("an object that is written together with this one was changed concurrently")]
+    CompanionChanged {
+        /// The key of the companion.
+        key: Key,
+        /// Its entry.
+        current: Option<StoreEntry>,
+        /// The revision of the store as of which the key was read.
+        as_of: Revision,
+    },
     /// Other writers changed the key in every attempt. Nothing was written.
     #[error("too many concurrent writes to this object")]
     TooManyConflicts,
@@ -121,6 +170,20 @@ impl Registry {
         conditions: WriteConditions<'_>,
         mut decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, E>,
     ) -> Result<WriteOutcome, WriteError<E>> {
+        let decide = |current: Option<&StoredObject>| decide(current).map(DecidedWrite::from);
+        self.write_with_companions(resource, resource_cache, key, conditions, decide).await
+    }
+
+    /// Like [`Self::write_if`], where a decision may write other keys in the same transaction.
+    /// [`WriteError::CompanionChanged`] names the first that is not at its expected revision.
+    pub async fn write_with_companions<E>(
+        &self,
+        resource: GroupResource<&str>,
+        resource_cache: &ResourceCache,
+        key: &Key,
+        conditions: WriteConditions<'_>,
+        mut decide: impl FnMut(Option<&StoredObject>) -> Result<DecidedWrite, E>,
+    ) -> Result<WriteOutcome, WriteError<E>> {
         let mut current = resource_cache.get(key);
         let mut is_newest = false;
         for _ in 0..ATTEMPTS_MAX {
@@ -128,8 +191,8 @@ impl Registry {
             if let Some(cached) = latest {
                 check_decodable(cached)?;
             }
-            let decision = match decide(latest.and_then(stored_object)) {
-                Ok(decision) if decision != WriteDecision::Keep || is_newest => decision,
+            let decided = match decide(latest.and_then(stored_object)) {
+                Ok(decided) if decided.decision != WriteDecision::Keep || is_newest => decided,
                 Err(refusal) if is_newest => return Err(WriteError::Refused(refusal)),
                 // The decision may differ on the newest state.
                 Ok(_) | Err(_) => {
@@ -138,13 +201,13 @@ impl Registry {
                     continue;
                 }
             };
-            if decision == WriteDecision::Keep {
+            if decided.decision == WriteDecision::Keep {
                 return Ok(WriteOutcome::Unchanged);
             }
             let latest_revision = latest.map(|cached| cached.revision);
             let target = WriteTarget { resource, resource_cache, key, expected_revision: latest_revision, conditions };
-            match self.commit_once(target, &decision).await? {
-                CommitOutcome::Committed(revision) => return Ok(write_outcome(decision, revision)),
+            match self.commit_once(target, &decided).await? {
+                CommitOutcome::Committed(revision) => return Ok(write_outcome(decided.decision, revision)),
                 CommitOutcome::Conflict(found) => {
                     current = found.map(|entry| std::sync::Arc::new(decode_entry(entry)));
                     is_newest = true;
@@ -164,12 +227,13 @@ impl Registry {
         expected_revision: Option<Revision>,
         decision: WriteDecision,
     ) -> Result<WriteOnceOutcome, WriteError<std::convert::Infallible>> {
+        let decided = DecidedWrite::from(decision);
         for _ in 0..ATTEMPTS_MAX {
             let conditions = WriteConditions::default();
             let target = WriteTarget { resource, resource_cache, key, expected_revision, conditions };
-            match self.commit_once(target, &decision).await? {
+            match self.commit_once(target, &decided).await? {
                 CommitOutcome::Committed(revision) => {
-                    return Ok(WriteOnceOutcome::Written(write_outcome(decision, revision)));
+                    return Ok(WriteOnceOutcome::Written(write_outcome(decided.decision, revision)));
                 }
                 // The condition of the permit did not hold.
                 CommitOutcome::Conflict(found) if found.as_ref().map(|entry| entry.revision) == expected_revision => {}
@@ -190,52 +254,87 @@ impl Registry {
         self.barrier.wait_until_permitted(resource).await;
     }
 
-    /// Requests a permit from the barrier and persists with it.
+    /// Requests a permit from the barrier for each object and persists with them.
     async fn commit_once<E>(
         &self,
         target: WriteTarget<'_>,
-        decision: &WriteDecision,
+        decided: &DecidedWrite,
     ) -> Result<CommitOutcome, WriteError<E>> {
-        let WriteTarget { resource, resource_cache, key, expected_revision, conditions } = target;
-        let path = key.strip_prefix(resource_cache.prefix().as_ref()).unwrap_or_default();
-        let subject = PermitRequest { resource, path, author: self.author, expected_revision };
-        let permit = self.barrier.permit(&subject)?;
-        let depended_on = permit.condition.as_ref().map(|compare| compare.revision);
-        match self.persist(permit, target, decision).await.map_err(WriteError::Store)? {
+        let permit_requests = self.permit_requests(target, &decided.companions);
+        let permits =
+            permit_requests.iter().map(|request| self.barrier.permit(request)).collect::<Result<Vec<_>, _>>()?;
+        let depended_on: Vec<Option<Option<Revision>>> =
+            permits.iter().map(|permit| permit.condition.as_ref().map(|compare| compare.revision)).collect();
+        match self.persist(permits, target, decided).await.map_err(WriteError::Store)? {
             TransactionOutcome::Committed(revision) => Ok(CommitOutcome::Committed(revision)),
             TransactionOutcome::Conflict { current, revision } => {
                 let mut current = current.into_iter();
                 let object = current.next().flatten();
-                for condition in conditions.compares {
+                for condition in target.conditions.compares {
                     if current.next().flatten().map(|entry| entry.revision) != condition.revision {
                         return Err(WriteError::ConditionChanged { key: condition.key.clone(), as_of: revision });
                     }
                 }
-                if let (Some(depended_on), Some(found)) = (depended_on, current.next())
-                    && found.as_ref().map(|entry| entry.revision) != depended_on
-                {
-                    self.barrier.handle_stale_permit(&subject, found.as_ref(), revision);
+                let companions: Vec<_> = current.by_ref().take(decided.companions.len()).collect();
+                for (request, depended_on) in permit_requests.iter().zip(depended_on) {
+                    let Some(depended_on) = depended_on else { continue };
+                    if let Some(found) = current.next()
+                        && found.as_ref().map(|entry| entry.revision) != depended_on
+                    {
+                        self.barrier.handle_stale_permit(request, found.as_ref(), revision);
+                    }
+                }
+                // The object itself first: what is decided on its newest state may have other companions.
+                if object.as_ref().map(|entry| entry.revision) != target.expected_revision {
+                    return Ok(CommitOutcome::Conflict(object));
+                }
+                for (companion, found) in decided.companions.iter().zip(companions) {
+                    if found.as_ref().map(|entry| entry.revision) != companion.expected_revision {
+                        let key = companion.key.clone();
+                        return Err(WriteError::CompanionChanged { key, current: found, as_of: revision });
+                    }
                 }
                 Ok(CommitOutcome::Conflict(object))
             }
         }
     }
 
+    /// The permits that a write needs: its own and one per object among its companions.
+    fn permit_requests<'a>(&self, target: WriteTarget<'a>, companions: &'a [CompanionWrite]) -> Vec<PermitRequest<'a>> {
+        let WriteTarget { resource, resource_cache, key, expected_revision, .. } = target;
+        let author = self.author;
+        let path = key.strip_prefix(resource_cache.prefix().as_ref()).unwrap_or_default();
+        let own = PermitRequest { resource, path, author, expected_revision };
+        let of_companions = companions.iter().filter_map(|companion| {
+            let CompanionResource { name, prefix } = companion.resource.as_ref()?;
+            let resource = GroupResource { group: &*name.group, resource: &*name.resource };
+            let path = companion.key.strip_prefix(prefix.as_ref()).unwrap_or_default();
+            Some(PermitRequest { resource, path, author, expected_revision: companion.expected_revision })
+        });
+        std::iter::once(own).chain(of_companions).collect()
+    }
+
     /// Commits the write with all its conditions. The only call of `Store::commit` in this crate.
     async fn persist(
         &self,
-        permit: Permit,
+        permits: Vec<Permit>,
         WriteTarget { key, expected_revision, conditions, .. }: WriteTarget<'_>,
-        decision: &WriteDecision,
+        DecidedWrite { decision, companions }: &DecidedWrite,
     ) -> Result<TransactionOutcome, store::Error> {
-        let op = match decision {
-            WriteDecision::Put { value, ttl } => Op::Put { key: key.clone(), value: value.clone(), ttl: *ttl },
-            WriteDecision::Delete | WriteDecision::Keep => Op::Delete { key: key.clone() },
-        };
         let own = Compare { key: key.clone(), revision: expected_revision };
-        let compares =
-            std::iter::once(own).chain(conditions.compares.iter().cloned()).chain(permit.condition).collect();
-        let ops = std::iter::once(op).chain(conditions.ops.iter().cloned()).collect();
+        let beside = companions
+            .iter()
+            .map(|companion| Compare { key: companion.key.clone(), revision: companion.expected_revision });
+        let compares = std::iter::once(own)
+            .chain(conditions.compares.iter().cloned())
+            .chain(beside)
+            .chain(permits.into_iter().filter_map(|permit| permit.condition))
+            .collect();
+        let ops = op_of(key, decision)
+            .into_iter()
+            .chain(companions.iter().filter_map(|companion| op_of(&companion.key, &companion.decision)))
+            .chain(conditions.ops.iter().cloned())
+            .collect();
         self.store.commit(Transaction { compares, ops }).await
     }
 
@@ -260,6 +359,14 @@ struct WriteTarget<'a> {
 enum CommitOutcome {
     Committed(Revision),
     Conflict(Option<StoreEntry>),
+}
+
+fn op_of(key: &Key, decision: &WriteDecision) -> Option<Op> {
+    match decision {
+        WriteDecision::Put { value, ttl } => Some(Op::Put { key: key.clone(), value: value.clone(), ttl: *ttl }),
+        WriteDecision::Delete => Some(Op::Delete { key: key.clone() }),
+        WriteDecision::Keep => None,
+    }
 }
 
 fn stored_object(cached: &CachedEntry) -> Option<&StoredObject> {

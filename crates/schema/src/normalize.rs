@@ -24,14 +24,15 @@ pub fn normalize(body: &mut Map<String, Value>, kind: StructType<'_>) {
     }
 }
 
-/// True if Go does not encode the value: it is zero, and the field is neither required nor a pointer.
+/// True if Go does not encode the value: it is zero, and the field is omitted then. Empty lists and maps that are not
+/// required count as absent: a kube-apiserver loses them in storage, where protobuf cannot tell the two apart.
 fn is_omitted_zero(value: &Value, field: StructField<'_>) -> bool {
     let is_zero = match (value, field.value_type().form()) {
         (Value::String(text), TypeForm::Text | TypeForm::Bytes) => text.is_empty(),
         (Value::Bool(value), TypeForm::Bool) => !value,
         (Value::Number(number), TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double) => number.as_f64() == Some(0.0),
-        (Value::Array(items), TypeForm::List(_)) => items.is_empty(),
-        (Value::Object(fields), TypeForm::Map(_)) => fields.is_empty(),
+        (Value::Array(items), TypeForm::List(_)) => return items.is_empty() && !field.is_required(),
+        (Value::Object(fields), TypeForm::Map(_)) => return fields.is_empty() && !field.is_required(),
         _ => false,
     };
     is_zero && !field.is_written_when_zero()

@@ -243,10 +243,15 @@ impl<'t> StructField<'t> {
         self.row.number.trim_end_matches('*').split('.').filter_map(|number| number.parse().ok())
     }
 
-    /// True if JSON includes the field even if zero: it is required, or a pointer in Go. For other fields a zero in
-    /// protobuf means absent.
+    /// True if JSON includes a zero that was set: Go always encodes the field, or it is a pointer. For other fields a
+    /// zero in protobuf means absent.
     pub fn is_written_when_zero(self) -> bool {
-        self.row.is_required || self.is_pointer()
+        // A required number or boolean that Go may omit is a pointer.
+        let is_required_pointer = || {
+            let form = self.value_type().form();
+            self.is_required() && matches!(form, TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double | TypeForm::Bool)
+        };
+        self.zero_encoding() != ZeroEncoding::Omitted || self.is_pointer() || is_required_pointer()
     }
 
     /// How Go encodes the field if it is not set.

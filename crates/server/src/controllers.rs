@@ -36,6 +36,7 @@ pub(crate) fn random_tokens() -> ControllerTokens {
         garbage_collector: random_token(),
         service_account_controller: random_token(),
         root_ca_publisher: random_token(),
+        resource_quota_controller: random_token(),
         controller_manager: random_token(),
         server: random_token(),
     }
@@ -58,6 +59,7 @@ impl ControllerConfig {
             account(garbage_collector, "generic-garbage-collector"),
             account(service_account_controller, "service-account-controller"),
             account(root_ca_publisher, "root-ca-cert-publisher"),
+            account(&tokens.resource_quota_controller, "resourcequota-controller"),
             (controller_manager.clone(), User::named(access::user::KUBE_CONTROLLER_MANAGER)),
             (server.clone(), masters),
         ]
@@ -69,6 +71,7 @@ impl ControllerConfig {
         listen_address: SocketAddr,
         certificates: &ServerCertificates,
         tokens: ControllerTokens,
+        gates: kinds::FeatureGates,
     ) -> anyhow::Result<controllers::Config> {
         let root_ca = match self.root_ca_file.as_ref().or(certificates.generated_ca_file.as_ref()) {
             Some(file) => {
@@ -91,6 +94,7 @@ impl ControllerConfig {
             tokens,
             root_ca,
             holder: format!("{listen_address}_{:016x}", fastrand::u64(..)),
+            gates,
             clock: jiff::Timestamp::now,
         })
     }
@@ -98,9 +102,11 @@ impl ControllerConfig {
 
 /// Starts the controllers once the bootstrap roles exist. Stop the returned tasks before the server stops serving; connections
 /// last as long as `tasks`, so that the controllers can release their leases.
+#[allow(clippy::too_many_arguments)]
 pub(crate) fn start(
     config: &ControllerConfig,
     tokens: ControllerTokens,
+    gates: &kinds::FeatureGates,
     listen_address: SocketAddr,
     certificates: &ServerCertificates,
     bootstrap_progress: &bootstrap::BootstrapProgress,
@@ -111,7 +117,7 @@ pub(crate) fn start(
     if config.selection.is_empty() {
         return Ok(controller_tasks);
     }
-    let config = config.controllers_config(listen_address, certificates, tokens)?;
+    let config = config.controllers_config(listen_address, certificates, tokens, gates.clone())?;
     let metrics = controllers::Metrics::new(metrics);
     let (started, controllers, connections) = (bootstrap_progress.clone(), controller_tasks.clone(), tasks.clone());
     controller_tasks.spawn_once("controllers", async move {

@@ -10,13 +10,14 @@ use apiserver::access_control::{AccessRules, RbacAccessControl};
 use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
-use apiserver::{ApiServer, WebhookConfig, bootstrap};
+use apiserver::{ApiServer, ApiServiceController, WebhookConfig, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
 use membership::presence::{DuplicateIdentityError, Presence};
 use registry::{Registry, WatchCache};
 use tasks::{Tasks, Workers};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use transport::peer::Dialer;
 
@@ -73,7 +74,9 @@ impl Server {
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
-        let controllers = controllers::start(&config.controllers, tokens, listens, &trust, &started, &metrics, &tasks)?;
+        let gates = &config.gates;
+        let controllers =
+            controllers::start(&config.controllers, tokens, gates, listens, &trust, &started, &metrics, &tasks)?;
         let settings = bootstrap::BootstrapConfig {
             address,
             service_ip: config.kubernetes_service_ip,
@@ -83,6 +86,11 @@ impl Server {
         let putting =
             bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
         tasks.spawn_once("bootstrap", putting);
+        // Without a cluster there is nothing to join.
+        let has_joined =
+            cluster.as_ref().map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
+        let api_services = ApiServiceController::new(core.server.clone(), members.cloned(), has_joined);
+        tasks.spawn("api-services", |stop| api_services.run(stop));
         let probe = StorageProbe::start(store.store(), &tasks);
         let mut checks = health_checks(probe, &core, started, draining.clone(), cluster.as_ref());
         checks.extend(versions.as_ref().map(RunningStorageVersions::health_checks).into_iter().flatten());

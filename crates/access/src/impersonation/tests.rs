@@ -35,12 +35,12 @@ fn describe_impersonation(requester: &str, headers: &[(&str, &str)]) -> String {
     let impersonated = match ImpersonatedUser::from_headers(&headers) {
         Ok(Some(impersonated)) => impersonated,
         Ok(None) => return "none".to_owned(),
-        Err(error) => return format!("{} {}", error.to_status().code, error.to_status().message),
+        Err(error) => return error.to_string(),
     };
     let authorizer = Authorizer::parse("RBAC").unwrap();
     match impersonated.authorize(&authorizer, &test_index(), &User::named(requester)) {
         Ok(user) => format!("{} uid={} groups={} extra={:?}", user.name, user.uid, user.groups.join("+"), user.extra),
-        Err(error) => format!("{} {}", error.to_status().code, error.to_status().message),
+        Err(error) => error.to_string(),
     }
 }
 
@@ -103,7 +103,7 @@ fn impersonated_service_account_gets_its_groups() {
         "may-all",
         &[("impersonate-user", "system:serviceaccount:dev:builder")],
         &expect![[
-            r#"403 serviceaccounts "builder" is forbidden: User "may-all" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "dev""#
+            r#"User "may-all" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "dev""#
         ]],
     );
     check(
@@ -132,14 +132,14 @@ fn impersonating_uid_and_extra_needs_permission_for_each() {
         "may-all",
         &[("impersonate-user", "bob"), ("impersonate-extra-other", "x")],
         &expect![[
-            r#"403 userextras.authentication.k8s.io "x" is forbidden: User "may-all" cannot impersonate resource "userextras/other" in API group "authentication.k8s.io" at the cluster scope"#
+            r#"User "may-all" cannot impersonate resource "userextras/other" in API group "authentication.k8s.io" at the cluster scope"#
         ]],
     );
     check(
         "may-users",
         &[("impersonate-user", "bob"), ("impersonate-uid", "u1")],
         &expect![[
-            r#"403 uids.authentication.k8s.io "u1" is forbidden: User "may-users" cannot impersonate resource "uids" in API group "authentication.k8s.io" at the cluster scope"#
+            r#"User "may-users" cannot impersonate resource "uids" in API group "authentication.k8s.io" at the cluster scope"#
         ]],
     );
 }
@@ -151,18 +151,14 @@ fn impersonating_masters_needs_permission_on_that_group() {
     check(
         "may-one-group",
         &masters,
-        &expect![[
-            r#"403 groups "system:masters" is forbidden: User "may-one-group" cannot impersonate resource "groups" in API group "" at the cluster scope"#
-        ]],
+        &expect![[r#"User "may-one-group" cannot impersonate resource "groups" in API group "" at the cluster scope"#]],
     );
     check("may-one-group", &masters[..2], &expect!["bob uid= groups=developers+system:authenticated extra={}"]);
     check("may-users", &masters, &expect!["bob uid= groups=developers+system:masters+system:authenticated extra={}"]);
     check(
         "unprivileged",
         &[("impersonate-user", "bob")],
-        &expect![[
-            r#"403 users "bob" is forbidden: User "unprivileged" cannot impersonate resource "users" in API group "" at the cluster scope"#
-        ]],
+        &expect![[r#"User "unprivileged" cannot impersonate resource "users" in API group "" at the cluster scope"#]],
     );
 }
 
@@ -172,7 +168,7 @@ fn impersonation_without_user_is_bad_request() {
         "may-all",
         &[("impersonate-group", "system:masters"), ("impersonate-uid", "u"), ("impersonate-extra-k", "v")],
         &expect![
-            "400 requested [{Group  system:masters    } {UserExtra  v  authentication.k8s.io/v1  k} {UID  u  authentication.k8s.io/v1  }] without impersonating a user"
+            "requested [{Group  system:masters    } {UserExtra  v  authentication.k8s.io/v1  k} {UID  u  authentication.k8s.io/v1  }] without impersonating a user"
         ],
     );
 }
@@ -182,10 +178,9 @@ fn non_utf8_and_excessive_impersonation_headers_are_bad_requests() {
     let headers: [(&str, &[u8]); 1] = [("impersonate-user", b"\xff")];
     let error = ImpersonatedUser::from_headers(&headers.into_iter()).unwrap_err();
     assert_eq!(error.to_string(), "the header Impersonate-User is not UTF-8");
-    assert_eq!(error.to_status().code, 400);
     let mut headers = vec![("impersonate-group", "g"); 1001];
     headers.push(("impersonate-user", "bob"));
-    check("may-users", &headers, &expect!["400 more than 1000 groups and extra values are impersonated"]);
+    check("may-users", &headers, &expect!["more than 1000 groups and extra values are impersonated"]);
 }
 
 #[test]

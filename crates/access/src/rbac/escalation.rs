@@ -8,7 +8,6 @@ use std::fmt;
 
 use api::quote::{Quoted, QuotedList};
 use api::wire;
-use api::{GroupResource, Status};
 use serde_json::Value;
 
 use super::rule_coverage::{TooManyPermissions, describe_permissions, uncovered_permissions};
@@ -76,23 +75,6 @@ pub fn check_escalation(
     match write.kind {
         RbacKind::Role | RbacKind::ClusterRole => check.check_role(),
         RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => check.check_binding(),
-    }
-}
-
-impl EscalationError {
-    /// Returns the error response.
-    pub fn to_status(&self, kind: RbacKind, name: &str) -> Status {
-        let resource = GroupResource { group: RBAC_GROUP, resource: kind.resource() };
-        match self {
-            Self::MissingPermissions(_) | Self::AggregationRuleForbidden | Self::TooManyPermissions(_) => {
-                Status::forbidden(resource, name, self)
-            }
-            Self::UnresolvedRole(UnresolvedRole::NotFound { resource, name }) => {
-                Status::not_found(GroupResource { group: RBAC_GROUP, resource }, name)
-            }
-            Self::UnresolvedRole(UnresolvedRole::UnsupportedKind { .. }) => Status::internal_error(self),
-            Self::InvalidObject(_) => Status::bad_request(self.to_string()),
-        }
     }
 }
 

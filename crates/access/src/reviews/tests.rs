@@ -58,12 +58,22 @@ fn test_index() -> RbacIndex {
     policy.build_index()
 }
 
+fn describe_error(error: &ReviewError) -> String {
+    match error {
+        ReviewError::Invalid { errors, .. } => {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            format!("invalid: {}", errors.join(", "))
+        }
+        ReviewError::InvalidBody { .. } | ReviewError::BadRequest(_) => error.to_string(),
+    }
+}
+
 #[track_caller]
 fn check_with(modes: &str, review: impl Fn(AuthorizerSnapshot<'_>) -> Result<Vec<u8>, ReviewError>, expected: &Expect) {
     let (authorizer, index) = (Authorizer::parse(modes).unwrap(), test_index());
     let text = match review(AuthorizerSnapshot { authorizer: &authorizer, index: &index }) {
         Ok(json) => String::from_utf8(json).unwrap(),
-        Err(error) => format!("{} {}", error.to_status().code, error.to_status().message),
+        Err(error) => describe_error(&error),
     };
     expected.assert_eq(&text);
 }
@@ -105,26 +115,26 @@ fn access_review_reports_decision_and_reason() {
 fn access_review_requires_user_and_exactly_one_attributes() {
     check_subject(
         &json!({"spec": {"user": "alice"}}),
-        &expect![[
-            r#"422 .authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"#
-        ]],
+        &expect![
+            "invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        ],
     );
     check_subject(
         &json!({"spec": {"user": "alice", "resourceAttributes": {}, "nonResourceAttributes": {"path": "/"}}}),
         &expect![[
-            r#"422 .authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":""}: cannot be specified in combination with resourceAttributes"#
+            r#"invalid: spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":""}: cannot be specified in combination with resourceAttributes"#
         ]],
     );
     check_subject(
         &json!({"spec": {"resourceAttributes": {}}, "metadata": {"name": "x", "managedFields": [1], "creationTimestamp": null, "labels": {}}}),
         &expect![[
-            r#"422 .authorization.k8s.io "" is invalid: [spec.user: Invalid value: "": at least one of user or group must be specified, metadata: Invalid value: {"labels":{},"managedFields":[1],"name":"x"}: must be empty]"#
+            r#"invalid: spec.user: Invalid value: "": at least one of user or group must be specified, metadata: Invalid value: {"labels":{},"managedFields":[1],"name":"x"}: must be empty"#
         ]],
     );
     check_subject(
         &json!([]),
         &expect![
-            "400 the SubjectAccessReview cannot be read: invalid type: sequence, expected an object at line 1 column 0"
+            "the SubjectAccessReview cannot be read: invalid type: sequence, expected an object at line 1 column 0"
         ],
     );
 }
@@ -135,7 +145,7 @@ fn access_review_validates_selectors_and_reports_ignored_ones() {
     check_subject(
         &with(&json!({"rawSelector": "a=b", "requirements": [{"key": "", "operator": "In"}]}), &json!({})),
         &expect![[
-            r#"422 .authorization.k8s.io "" is invalid: [spec.resourceAttributes.fieldSelector.rawSelector: Invalid value: "a=b": may not specified at the same time as requirements, spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified, spec.resourceAttributes.labelSelector.requirements: Required value: when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required]"#
+            r#"invalid: spec.resourceAttributes.fieldSelector.rawSelector: Invalid value: "a=b": may not specified at the same time as requirements, spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn', spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified, spec.resourceAttributes.labelSelector.requirements: Required value: when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required"#
         ]],
     );
     check_subject(
@@ -144,7 +154,7 @@ fn access_review_validates_selectors_and_reports_ignored_ones() {
             &json!({"requirements": [{"key": "a b", "operator": "Exists", "values": ["x y"]}]}),
         ),
         &expect![[
-            r#"422 .authorization.k8s.io "" is invalid: [spec.resourceAttributes.labelSelector.requirements[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist', spec.resourceAttributes.labelSelector.requirements[0].key: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), spec.resourceAttributes.labelSelector.requirements[0].values[0]: Invalid value: "x y": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]"#
+            r#"invalid: spec.resourceAttributes.labelSelector.requirements[0].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist', spec.resourceAttributes.labelSelector.requirements[0].key: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), spec.resourceAttributes.labelSelector.requirements[0].values[0]: Invalid value: "x y": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"#
         ]],
     );
     let evaluation_error = |field: &Value, label: &Value| {
@@ -184,18 +194,18 @@ fn local_access_review_rejects_other_namespaces() {
     check(
         &json!({"metadata": {"namespace": "dev", "name": "x"}, "spec": {"user": "alice", "resourceAttributes": {"namespace": "ops"}}}),
         &expect![[
-            r#"422 .authorization.k8s.io "" is invalid: [metadata: Invalid value: {"name":"x","namespace":"dev"}: must be empty except for namespace, spec.resourceAttributes.namespace: Invalid value: "ops": must match metadata.namespace]"#
+            r#"invalid: metadata: Invalid value: {"name":"x","namespace":"dev"}: must be empty except for namespace, spec.resourceAttributes.namespace: Invalid value: "ops": must match metadata.namespace"#
         ]],
     );
     check(
         &json!({"metadata": {"namespace": "dev"}, "spec": {"user": "alice", "nonResourceAttributes": {"path": "/", "verb": "get"}}}),
         &expect![[
-            r#"422 .authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}: disallowed on this kind of request"#
+            r#"invalid: spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":"get"}: disallowed on this kind of request"#
         ]],
     );
     check(
         &json!({"metadata": {"namespace": "ops"}, "spec": {"user": "alice", "resourceAttributes": {"namespace": "ops"}}}),
-        &expect!["400 spec.resourceAttributes.namespace must match namespace: dev"],
+        &expect!["spec.resourceAttributes.namespace must match namespace: dev"],
     );
 }
 
@@ -214,7 +224,7 @@ fn self_access_review_evaluates_the_caller() {
     check(
         &json!({"spec": {}, "metadata": {"name": "x"}}),
         &expect![[
-            r#"422 .authorization.k8s.io "" is invalid: [spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified, metadata: Invalid value: {"name":"x"}: must be empty]"#
+            r#"invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified, metadata: Invalid value: {"name":"x"}: must be empty"#
         ]],
     );
 }
@@ -261,7 +271,7 @@ fn rules_review_lists_rules_of_the_caller_in_namespace() {
             r#"{"kind":"SelfSubjectRulesReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{},"status":{"resourceRules":[],"nonResourceRules":[],"incomplete":true,"evaluationError":"node authorizer does not support user rule resolution"}}"#
         ]],
     );
-    check_rules("RBAC", &alice, "", &expect!["400 no namespace on request"]);
+    check_rules("RBAC", &alice, "", &expect!["no namespace on request"]);
 }
 
 #[test]
@@ -305,5 +315,5 @@ fn token_review_returns_token_user_and_audiences() {
             r#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{"token":"secret","audiences":["vault"]},"status":{"user":{},"error":"invalid bearer token"}}"#
         ]],
     );
-    check(&json!({"spec": {}}), &expect!["400 token is required for TokenReview in authentication"]);
+    check(&json!({"spec": {}}), &expect!["token is required for TokenReview in authentication"]);
 }

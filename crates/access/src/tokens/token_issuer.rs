@@ -4,7 +4,7 @@ use api::json::to_go_json;
 use api::quote::Quoted;
 use api::time::Time;
 use api::wire::{null_is_default, object, optional_object, read};
-use api::{FieldError, GroupKind, GroupResource, GroupVersion, Status};
+use api::{FieldError, GroupVersion};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -364,24 +364,4 @@ fn encode_response(wire_request: &WireTokenRequest, token: String, expiration_ti
         spec: &wire_request.spec,
         status: TokenRequestStatus { token, expiration_timestamp },
     })
-}
-
-impl TokenRequestError {
-    /// Returns the error response.
-    pub fn to_status(&self) -> Status {
-        let core = |resource| GroupResource { group: "", resource };
-        let group = "authentication.k8s.io";
-        match self {
-            Self::InvalidBody(_) | Self::PodUsesOtherAccount(_) | Self::UnsupportedKind(_) => {
-                Status::bad_request(self.to_string())
-            }
-            Self::Invalid { name, errors } => Status::invalid(GroupKind { group, kind: "TokenRequest" }, name, errors),
-            Self::NotFound { kind, name } => Status::not_found(core(kind.resource()), name),
-            Self::AccountUidMismatch { name, .. } => {
-                Status::conflict(GroupResource { group, resource: "TokenRequest" }, name, self)
-            }
-            Self::BoundObjectUidMismatch { kind, name, .. } => Status::conflict(core(kind), name, self),
-            Self::SigningFailed => Status::internal_error(self),
-        }
-    }
 }

@@ -15,8 +15,7 @@ fn check_reason(user_text: &str, request: &str, expected: &Expect) {
     let text = match rbac_authorizer().decide(&index, &attributes) {
         Decision::Allowed(allowed) => format!("yes: {allowed}"),
         Decision::NotAllowed { reason } => {
-            let status = access::authorization::forbidden_status(&attributes, &reason);
-            format!("{}: {}", status.code, status.message)
+            format!("no: {}", access::authorization::AccessDenied::new(&attributes, &reason))
         }
     };
     expected.assert_eq(&text);

@@ -46,10 +46,7 @@ fn describe_write_attempt(user_text: &str, line: &str, old: Option<&Value>, mode
     let write = RbacWrite { user: &user, kind, namespace: &namespace, name: path_name, new: new.as_bytes(), old };
     match escalation::check_escalation(&Authorizer::parse(modes).unwrap(), &index, &write) {
         Ok(()) => "ok".to_owned(),
-        Err(error) => {
-            let status = error.to_status(kind, &name);
-            format!("{} {}", status.code, status.message)
-        }
+        Err(error) => error.to_string(),
     }
 }
 
@@ -236,5 +233,5 @@ fn write_of_unreadable_role_is_bad_request() {
     let user = rbac_notation::parse_user("alice");
     let write = RbacWrite { user: &user, kind: RbacKind::Role, namespace: "dev", name: "x", new: b"[]", old: None };
     let error = escalation::check_escalation(&Authorizer::parse("RBAC").unwrap(), &index, &write).unwrap_err();
-    assert_eq!(error.to_status(RbacKind::Role, "x").code, 400);
+    assert!(matches!(error, escalation::EscalationError::InvalidObject(_)), "{error}");
 }

@@ -1,25 +1,24 @@
 //! Match conditions: expressions that decide whether a webhook is called.
 
-use std::sync::Arc;
-
 use access::User;
 use api::json::JsonObject;
 use k8s_cel::{
-    Authorizer, AuthorizerDecision, CheckAttributes, DeclType, Environment, Evaluation, Field, Input, ListKind,
-    Program, Type, Value as CelValue,
+    Authorizer, AuthorizerDecision, CheckAttributes, Environment, Evaluation, Input, Program, Type, Value as CelValue,
 };
+use kinds::expressions::{AdmissionVariables, declare_admission_variables};
 use object::unstructured::{objects, text};
 use serde_json::Value;
 
 use super::FailurePolicy;
 use super::configuration::Webhook;
 use super::matching::Invocation;
+use crate::attributes::Attributes;
 use crate::chain::{Context, Write};
 use crate::ports::Authorization;
 
 /// Cost of all conditions of a webhook together, as in Kubernetes.
-const CONDITIONS_COST_MAX: u64 = 2_500_000;
-const OUT_OF_BUDGET: &str =
+pub(crate) const CONDITIONS_COST_MAX: u64 = 2_500_000;
+pub(crate) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// One condition.
@@ -44,7 +43,10 @@ pub(crate) fn compile_conditions(webhook: &JsonObject, release: k8s_cel::Release
     if conditions.peek().is_none() {
         return Vec::new();
     }
-    let environment = declare_admission_variables(Environment::for_stored_expressions(release));
+    let environment = declare_admission_variables(
+        Environment::for_stored_expressions(release),
+        AdmissionVariables { params: false, authorizer: true },
+    );
     conditions
         .map(|condition| {
             let expression = text(condition, &["expression"]).to_owned();
@@ -58,102 +60,6 @@ pub(crate) fn compile_conditions(webhook: &JsonObject, release: k8s_cel::Release
         .collect()
 }
 
-/// Declares what expressions of admission can use: `object`, `oldObject`, `request`, `namespaceObject`, `authorizer`.
-pub fn declare_admission_variables(environment: Environment) -> Environment {
-    environment
-        .variable("object", DeclType::dynamic())
-        .variable("oldObject", DeclType::dynamic())
-        .shared_variable("namespaceObject", Arc::new(namespace_type()))
-        .shared_variable("request", Arc::new(request_type()))
-        .variable("authorizer", DeclType::library("kubernetes.authorization.Authorizer"))
-        .variable("authorizer.requestResource", DeclType::library("kubernetes.authorization.ResourceCheck"))
-}
-
-fn string() -> DeclType {
-    DeclType::string(None)
-}
-
-fn strings() -> DeclType {
-    DeclType::list(string(), None, ListKind::Atomic)
-}
-
-fn request_type() -> DeclType {
-    let kind = || {
-        let fields = ["group", "version", "kind"].map(|name| Field::new(name, string()).required());
-        DeclType::named_object("kubernetes.GroupVersionKind", fields)
-    };
-    let resource = || {
-        let fields = ["group", "version", "resource"].map(|name| Field::new(name, string()).required());
-        DeclType::named_object("kubernetes.GroupVersionResource", fields)
-    };
-    let user = DeclType::named_object(
-        "kubernetes.UserInfo",
-        [
-            Field::new("username", string()),
-            Field::new("uid", string()),
-            Field::new("groups", strings()),
-            Field::new("extra", DeclType::map(strings(), None)),
-        ],
-    );
-    let fields = [
-        Field::new("kind", kind()).required(),
-        Field::new("resource", resource()).required(),
-        Field::new("subResource", string()),
-        Field::new("requestKind", kind()).required(),
-        Field::new("requestResource", resource()).required(),
-        Field::new("requestSubResource", string()),
-        Field::new("name", string()).required(),
-        Field::new("namespace", string()),
-        Field::new("operation", string()).required(),
-        Field::new("userInfo", user).required(),
-        Field::new("dryRun", DeclType::bool()),
-        Field::new("options", DeclType::dynamic()),
-    ];
-    DeclType::named_object("kubernetes.AdmissionRequest", fields)
-}
-
-fn namespace_type() -> DeclType {
-    let required = |name: &str, decl| Field::new(name, decl).required();
-    let labels = || DeclType::map(string(), None);
-    let spec = DeclType::named_object("kubernetes.NamespaceSpec", [required("finalizers", strings())]);
-    let condition = DeclType::named_object(
-        "kubernetes.NamespaceCondition",
-        [
-            required("status", string()),
-            required("type", string()),
-            required("lastTransitionTime", DeclType::date_time()),
-            required("message", string()),
-            required("reason", string()),
-        ],
-    );
-    let conditions = DeclType::list(condition, None, ListKind::Atomic);
-    let status = DeclType::named_object(
-        "kubernetes.NamespaceStatus",
-        [required("conditions", conditions), required("phase", string())],
-    );
-    let metadata = DeclType::named_object(
-        "kubernetes.NamespaceMetadata",
-        [
-            required("name", string()),
-            required("generateName", string()),
-            required("namespace", string()),
-            required("labels", labels()),
-            required("annotations", labels()),
-            required("UID", string()),
-            required("creationTimestamp", DeclType::date_time()),
-            required("deletionGracePeriodSeconds", DeclType::int()),
-            required("deletionTimestamp", DeclType::date_time()),
-            required("generation", DeclType::int()),
-            required("resourceVersion", string()),
-            required("finalizers", strings()),
-        ],
-    );
-    DeclType::named_object(
-        "kubernetes.Namespace",
-        [required("metadata", metadata), required("spec", spec), required("status", status)],
-    )
-}
-
 /// Evaluates the conditions of a webhook, all of them as Kubernetes does: a false condition outweighs errors of other conditions.
 pub(crate) fn evaluate(
     webhook: &Webhook,
@@ -165,14 +71,7 @@ pub(crate) fn evaluate(
     let attributes = &write.attributes;
     let request = super::review::request_value(attributes, invocation);
     let authorizer = CelAuthorizer { authorization: context.authorization, user: attributes.user };
-    let resource_check = CheckAttributes {
-        group: attributes.resource.group.to_owned(),
-        resource: attributes.resource.resource.to_owned(),
-        subresource: attributes.subresource.to_owned(),
-        namespace: attributes.namespace.to_owned(),
-        name: attributes.name.to_owned(),
-        ..CheckAttributes::default()
-    };
+    let resource_check = resource_check(attributes);
     let input = |object: Option<&'_ JsonObject>| object.map_or(Value::Null, |object| Value::Object(object.clone()));
     let [object, old_object] = objects.map(input);
     let variables = [
@@ -223,6 +122,18 @@ pub(crate) fn evaluate(
     }
 }
 
+/// The check that `authorizer.requestResource` starts with.
+pub(crate) fn resource_check(attributes: &Attributes<'_>) -> CheckAttributes {
+    CheckAttributes {
+        group: attributes.resource.group.to_owned(),
+        resource: attributes.resource.resource.to_owned(),
+        subresource: attributes.subresource.to_owned(),
+        namespace: attributes.namespace.to_owned(),
+        name: attributes.name.to_owned(),
+        ..CheckAttributes::default()
+    }
+}
+
 /// Like Kubernetes' aggregate of errors: `[a, b]`, each once; one stands alone.
 pub(crate) fn aggregate(errors: &[impl AsRef<str>]) -> Option<String> {
     let mut distinct: Vec<&str> = Vec::new();
@@ -238,9 +149,9 @@ pub(crate) fn aggregate(errors: &[impl AsRef<str>]) -> Option<String> {
     }
 }
 
-struct CelAuthorizer<'a> {
-    authorization: &'a dyn Authorization,
-    user: &'a User,
+pub(crate) struct CelAuthorizer<'a> {
+    pub(crate) authorization: &'a dyn Authorization,
+    pub(crate) user: &'a User,
 }
 
 impl Authorizer for CelAuthorizer<'_> {

@@ -96,11 +96,7 @@ pub struct Webhook {
     pub side_effects: Option<SideEffects>,
     /// Between 1 and 30.
     pub timeout_seconds: u32,
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) matches_equivalent: bool,
-    /// `Err` for a selector that cannot be read.
-    pub(crate) namespace_selector: Result<LabelSelector, String>,
-    pub(crate) object_selector: Result<LabelSelector, String>,
+    pub(crate) criteria: MatchCriteria,
     pub(crate) conditions: Vec<MatchCondition>,
     pub(crate) review_versions: Vec<String>,
     pub(crate) is_reinvoked: bool,
@@ -110,7 +106,36 @@ pub struct Webhook {
     pub(crate) fingerprint: u64,
 }
 
-/// What a webhook wants to see.
+/// Which writes a webhook, a policy or a binding is for.
+#[derive(Clone, Debug)]
+pub(crate) struct MatchCriteria {
+    pub(crate) rules: Vec<Rule>,
+    /// Rules whose writes do not match, whatever `rules` say.
+    pub(crate) excluded: Vec<Rule>,
+    /// True if every resource matches, so that `rules` does not count.
+    pub(crate) is_of_all_resources: bool,
+    pub(crate) matches_equivalent: bool,
+    /// `Err` for a selector that cannot be read.
+    pub(crate) namespace_selector: Result<LabelSelector, String>,
+    pub(crate) object_selector: Result<LabelSelector, String>,
+}
+
+impl MatchCriteria {
+    /// Reads the rules under a name, and what stands beside them.
+    pub(crate) fn read(object: &JsonObject, rules: &str) -> Self {
+        let selector = |name| nested_object(object, &[name]).map_or(Ok(LabelSelector::default()), parse_label_selector);
+        Self {
+            rules: objects(object, &[rules]).map(Rule::read).collect(),
+            excluded: objects(object, &["excludeResourceRules"]).map(Rule::read).collect(),
+            is_of_all_resources: false,
+            matches_equivalent: text(object, &["matchPolicy"]) != "Exact",
+            namespace_selector: selector("namespaceSelector"),
+            object_selector: selector("objectSelector"),
+        }
+    }
+}
+
+/// What a webhook or a policy wants to see.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) operations: Vec<String>,
@@ -119,6 +144,8 @@ pub(crate) struct Rule {
     pub(crate) resources: Vec<String>,
     /// `*`, `Cluster` or `Namespaced`.
     pub(crate) scope: String,
+    /// Names of objects; empty for all.
+    pub(crate) names: Vec<String>,
 }
 
 /// All webhooks, in the order in which they are called.
@@ -175,7 +202,7 @@ impl WebhookList {
     fn new(webhooks: Vec<Arc<Webhook>>) -> Self {
         let mut list = Self { webhooks, ..Self::default() };
         for (position, webhook) in list.webhooks.iter().enumerate() {
-            for resource in webhook.rules.iter().flat_map(|rule| &rule.resources) {
+            for resource in webhook.criteria.rules.iter().flat_map(|rule| &rule.resources) {
                 match split_resource(resource) {
                     ("*", _) => list.of_all_resources.push(position),
                     (name, _) => list.by_resource.entry(name.to_owned()).or_default().push(position),
@@ -225,8 +252,6 @@ impl Webhook {
         webhook: &JsonObject,
         release: k8s_cel::Release,
     ) -> Self {
-        let selector =
-            |name| nested_object(webhook, &[name]).map_or(Ok(LabelSelector::default()), parse_label_selector);
         let timeout = integer(webhook, &["timeoutSeconds"]).and_then(|seconds| u32::try_from(seconds).ok());
         let mut hasher = DefaultHasher::new();
         Value::Object(webhook.clone()).to_string().hash(&mut hasher);
@@ -245,10 +270,7 @@ impl Webhook {
                 _ => Some(SideEffects::Some),
             },
             timeout_seconds: timeout.unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, TIMEOUT_SECONDS_MAX),
-            rules: objects(webhook, &["rules"]).map(Rule::read).collect(),
-            matches_equivalent: text(webhook, &["matchPolicy"]) != "Exact",
-            namespace_selector: selector("namespaceSelector"),
-            object_selector: selector("objectSelector"),
+            criteria: MatchCriteria::read(webhook, "rules"),
             conditions: compile_conditions(webhook, release),
             review_versions: texts(webhook, &["admissionReviewVersions"]).map(str::to_owned).collect(),
             is_reinvoked: text(webhook, &["reinvocationPolicy"]) == "IfNeeded",
@@ -271,6 +293,7 @@ impl Rule {
             versions: list("apiVersions"),
             resources: list("resources"),
             scope: scope.to_owned(),
+            names: list("resourceNames"),
         }
     }
 }

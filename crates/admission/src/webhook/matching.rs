@@ -3,7 +3,7 @@
 use api::json::JsonObject;
 use api::{GroupResource, GroupVersionKind, GroupVersionResource, Status};
 
-use super::configuration::{Rule, Webhook, split_resource};
+use super::configuration::{MatchCriteria, Rule, split_resource};
 use super::selector::matches_labels;
 use crate::attributes::{Attributes, Operation};
 use crate::chain::{Context, Write};
@@ -34,18 +34,27 @@ pub(crate) fn is_exempt(attributes: &Attributes<'_>) -> bool {
 
 /// Matches rules, then selectors. `object` is the object as mutated so far. Match conditions are not evaluated here.
 pub(crate) fn find_invocation(
-    webhook: &Webhook,
+    criteria: &MatchCriteria,
     write: &Write<'_>,
     object: Option<&JsonObject>,
     context: &Context<'_>,
 ) -> Result<Option<Invocation>, Refusal> {
     // Rules are the cheapest to check; errors of selectors count only if a rule matches anyway.
-    let Some(invocation) = match_rules(webhook, &write.attributes, context)? else { return Ok(None) };
-    let is_namespace_matched = matches_namespace(webhook, write, object, context);
+    let attributes = &write.attributes;
+    if !criteria.excluded.is_empty() && match_rules(&criteria.excluded, criteria, attributes, context)?.is_some() {
+        return Ok(None);
+    }
+    let found = if criteria.is_of_all_resources {
+        Some(Invocation { resource: attributes.resource.owned(), kind: attributes.kind.owned() })
+    } else {
+        match_rules(&criteria.rules, criteria, attributes, context)?
+    };
+    let Some(invocation) = found else { return Ok(None) };
+    let is_namespace_matched = matches_namespace(criteria, write, object, context);
     if is_namespace_matched == Ok(false) {
         return Ok(None);
     }
-    let is_object_matched = match &webhook.object_selector {
+    let is_object_matched = match &criteria.object_selector {
         Err(error) => Err(Refusal::internal(error)),
         Ok(selector) if selector.is_empty() => Ok(true),
         Ok(selector) => {
@@ -62,19 +71,20 @@ pub(crate) fn find_invocation(
 }
 
 fn match_rules(
-    webhook: &Webhook,
+    rules: &[Rule],
+    criteria: &MatchCriteria,
     attributes: &Attributes<'_>,
     context: &Context<'_>,
 ) -> Result<Option<Invocation>, Refusal> {
-    if webhook.rules.iter().any(|rule| rule.matches(attributes, attributes.resource)) {
+    if rules.iter().any(|rule| rule.matches(attributes, attributes.resource)) {
         let (resource, kind) = (attributes.resource.owned(), attributes.kind.owned());
         return Ok(Some(Invocation { resource, kind }));
     }
-    if !webhook.matches_equivalent {
+    if !criteria.matches_equivalent {
         return Ok(None);
     }
     let equivalents = context.kinds.equivalents(attributes.resource, attributes.subresource);
-    for rule in &webhook.rules {
+    for rule in rules {
         for equivalent in &equivalents {
             let resource = equivalent.resource.borrowed();
             if resource == attributes.resource || !rule.matches(attributes, resource) {
@@ -92,7 +102,8 @@ fn match_rules(
 impl Rule {
     fn matches(&self, attributes: &Attributes<'_>, resource: GroupVersionResource<&str>) -> bool {
         let has = |items: &[String], wanted: &str| items.iter().any(|item| item == "*" || item == wanted);
-        self.matches_scope(attributes, resource)
+        (self.names.is_empty() || self.names.iter().any(|name| name == attributes.name))
+            && self.matches_scope(attributes, resource)
             && has(&self.operations, attributes.operation.as_str())
             && has(&self.groups, resource.group)
             && has(&self.versions, resource.version)
@@ -116,7 +127,7 @@ impl Rule {
 }
 
 fn matches_namespace(
-    webhook: &Webhook,
+    criteria: &MatchCriteria,
     write: &Write<'_>,
     object: Option<&JsonObject>,
     context: &Context<'_>,
@@ -126,7 +137,7 @@ fn matches_namespace(
     if attributes.namespace.is_empty() && !is_namespaces {
         return Ok(true);
     }
-    let selector = match &webhook.namespace_selector {
+    let selector = match &criteria.namespace_selector {
         Err(error) => return Err(Refusal::internal(error)),
         Ok(selector) if selector.is_empty() => return Ok(true),
         Ok(selector) => selector,

@@ -48,7 +48,7 @@ pub(crate) fn dispatch(
     let mut versioned: Option<VersionedObjects> = None;
     for (index, webhook) in candidates {
         let object = versioned.as_ref().map_or(write.object.as_ref(), |versioned| versioned.object.as_ref());
-        let found = matching::find_invocation(webhook, write, object, context);
+        let found = matching::find_invocation(&webhook.criteria, write, object, context);
         let Some(invocation) = found.map_err(|refusal| write.refused(refusal))? else { continue };
         // Conditions are evaluated before the webhooks that do not run again are left out, as in Kubernetes.
         if webhook.conditions.is_empty() && !reinvocation.includes(&webhook.id) {

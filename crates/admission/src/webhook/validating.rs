@@ -23,7 +23,7 @@ pub(crate) fn dispatch(write: &mut Write<'_>, context: &Context<'_>) -> Result<(
     let mut answers: Vec<(&Webhook, Result<Answer, Refusal>)> = Vec::new();
     let mut calls: Vec<PendingCall> = Vec::new();
     for (_, webhook) in candidates {
-        let found = matching::find_invocation(webhook, write, write.object.as_ref(), context);
+        let found = matching::find_invocation(&webhook.criteria, write, write.object.as_ref(), context);
         let Some(invocation) = found.map_err(|refusal| write.refused(refusal))? else { continue };
         let converted;
         let objects = if invocation.kind.borrowed() == write.attributes.kind {

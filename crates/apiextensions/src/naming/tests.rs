@@ -47,7 +47,7 @@ fn names_are_accepted_one_by_one() {
     let other = definition("", "bars bar Bar BarList b bb", &[]);
     let check = |requested: &str, accepted: &str, conditions: &[&str], expected: &str| {
         let definition = definition(requested, accepted, conditions);
-        assert_eq!(show(decide_names(&definition, [&definition, &other])), expected, "{requested}");
+        assert_eq!(show(decide_names(&definition, &GroupNames::new([&definition, &other]))), expected, "{requested}");
     };
     let installing = "False Installing the initial names have been accepted";
     let not_accepted = "False NotAccepted not all names are accepted";
@@ -112,9 +112,9 @@ fn names_are_accepted_one_by_one() {
 fn same_conflict_changes_nothing() {
     let other = definition("", "bars bar Bar BarList", &[]);
     let mut definition = definition("foos bar Foo FooList", "foos  Foo FooList", &[]);
-    let decision = decide_names(&definition, [&other]).unwrap();
+    let decision = decide_names(&definition, &GroupNames::new([&other])).unwrap();
     definition.status.conditions = vec![decision.names_accepted];
-    assert_eq!(decide_names(&definition, [&other]), None);
+    assert_eq!(decide_names(&definition, &GroupNames::new([&other])), None);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn definition_is_established_after_its_names_are_accepted() {
 #[test]
 fn decision_is_written_into_the_object() {
     let definition = definition("foos foo Foo FooList f", "", &["Established=False"]);
-    let decision = decide_names(&definition, [&definition]).unwrap();
+    let decision = decide_names(&definition, &GroupNames::new([&definition])).unwrap();
     let mut object = json!({"status": {"other": 1, "conditions": [
         {"type": "Established", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"},
         {"type": "NonStructuralSchema", "status": "True"}]}});

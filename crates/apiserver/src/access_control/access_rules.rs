@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::error_status;
 use access::authentication::Authenticator;
+use access::authorization::AccessDenied;
 use access::rbac::RbacIndex;
 use access::reviews::AuthorizerSnapshot;
 use access::tokens::TokenIssuer;
@@ -39,7 +41,9 @@ impl AccessRules {
     pub(crate) fn authorize(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         match self.authorizer.decide(&self.index.load(), attributes) {
             Decision::Allowed(_) => Ok(()),
-            Decision::NotAllowed { reason } => Err(access::authorization::forbidden_status(attributes, &reason)),
+            Decision::NotAllowed { reason } => {
+                Err(error_status::status_for_denied(&AccessDenied::new(attributes, &reason)))
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::admission::{Chain, PluginSet, Settings, WebhookSet};
+use ::admission::{Chain, PluginSet, PolicySet, Settings, WebhookSet};
 use api::GroupVersionResource;
 use arc_swap::ArcSwapOption;
 use kinds::{FeatureGates, Release};
@@ -33,12 +33,22 @@ impl AdmissionConfig {
 /// The plugins of this server. Shared by all requests.
 pub(crate) struct AdmissionControl {
     pub(super) chain: Chain,
+    has_quota: bool,
     pub(super) client: Arc<WebhookClient>,
     pub(super) metrics: AdmissionMetrics,
     configurations: [Option<Arc<ResourceCache>>; 2],
     release: k8s_cel::Release,
     /// The webhooks of the last two snapshots that a request found.
     compiled: ArcSwapOption<CompiledWebhooks>,
+    /// Policies and bindings, validating then mutating.
+    policy_caches: [Option<Arc<ResourceCache>>; 4],
+    compiled_policies: ArcSwapOption<CompiledPolicies>,
+}
+
+/// Policies, and the snapshots that they come from.
+struct CompiledPolicies {
+    inputs: [Option<Arc<ResourceSnapshot>>; 4],
+    policies: Arc<PolicySet>,
 }
 
 /// Webhooks, and the snapshots that they come from.
@@ -57,7 +67,20 @@ impl AdmissionControl {
     ) -> Self {
         let configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
             .map(|resource| resource_cache(GroupVersionResource { group: GROUP, version: "v1", resource }));
+        let policy_caches = [
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+        ]
+        .map(|resource| {
+            let version = |version| resource_cache(GroupVersionResource { group: GROUP, version, resource });
+            ["v1", "v1beta1", "v1alpha1"].into_iter().find_map(version)
+        });
         Self {
+            has_quota: config.plugins.contains("ResourceQuota"),
+            policy_caches,
+            compiled_policies: ArcSwapOption::empty(),
             chain: Chain::new(&config.plugins, config.settings.clone(), gates.clone()),
             client,
             metrics: AdmissionMetrics::new(metrics),
@@ -67,9 +90,33 @@ impl AdmissionControl {
         }
     }
 
-    /// True if the cache has any configuration of webhooks.
-    pub(crate) fn has_webhooks(&self) -> bool {
-        self.configurations.iter().flatten().any(|cache| !cache.snapshot().entries.is_empty())
+    /// True if the plugin ResourceQuota runs.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.has_quota
+    }
+
+    /// True if the cache has any configuration of webhooks, or any policy.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.configurations
+            .iter()
+            .chain(&self.policy_caches)
+            .flatten()
+            .any(|cache| !cache.snapshot().entries.is_empty())
+    }
+
+    /// The policies as the cache has them now. Compiled again only after a change.
+    pub(super) fn policies(&self) -> Arc<PolicySet> {
+        let inputs = self.policy_caches.clone().map(|cache| cache.map(|cache| cache.snapshot()));
+        if let Some(compiled) = &*self.compiled_policies.load()
+            && is_same(&compiled.inputs, &inputs)
+        {
+            return compiled.policies.clone();
+        }
+        // Versions have the same fields.
+        let [policies, bindings, mutating, mutating_bindings] = inputs.each_ref().map(|it| objects_of(it.as_deref()));
+        let policies = Arc::new(PolicySet::new([policies, bindings], [mutating, mutating_bindings], self.release));
+        self.compiled_policies.store(Some(Arc::new(CompiledPolicies { inputs, policies: policies.clone() })));
+        policies
     }
 
     /// The webhooks as the cache has their configurations now. Compiled again only after a change.
@@ -87,7 +134,10 @@ impl AdmissionControl {
     }
 }
 
-fn is_same(left: &[Option<Arc<ResourceSnapshot>>; 2], right: &[Option<Arc<ResourceSnapshot>>; 2]) -> bool {
+fn is_same<const N: usize>(
+    left: &[Option<Arc<ResourceSnapshot>>; N],
+    right: &[Option<Arc<ResourceSnapshot>>; N],
+) -> bool {
     left.iter().zip(right).all(|(left, right)| match (left, right) {
         (Some(left), Some(right)) => Arc::ptr_eq(left, right),
         (None, None) => true,
@@ -103,7 +153,7 @@ fn objects_of(snapshot: Option<&ResourceSnapshot>) -> Vec<api::json::JsonObject>
             CachedValue::Object(stored) => Some(stored.to_object()),
             CachedValue::Raw(_) => None,
             CachedValue::Undecodable(_) => {
-                tracing::error!(key = %cached.key.escape_ascii(), "webhook configuration cannot be read");
+                tracing::error!(key = %cached.key.escape_ascii(), "configuration of admission cannot be read");
                 None
             }
         })

@@ -4,6 +4,7 @@ use ::admission::{EquivalentResource, ServedKinds};
 use api::json::JsonObject;
 use api::{GroupVersionKind, GroupVersionResource};
 use kinds::types_of;
+use managedfields::{ObjectType, merge_unowned};
 use object::convert::convert;
 use object::decode::Decoded;
 use schema::semantic_equality::is_object_equal;
@@ -81,6 +82,29 @@ impl ServedKinds for RequestKinds<'_> {
         let mut object = checked.map_err(reason)?.object;
         built_in_types::set_defaults(&mut object, gates, kind);
         Ok(object)
+    }
+
+    fn merge(
+        &self,
+        object: &JsonObject,
+        configuration: &JsonObject,
+        kind: GroupVersionKind<&str>,
+    ) -> Result<JsonObject, String> {
+        let custom = self.resource.as_custom().filter(|_| kind.kind == self.resource.group_version_kind().kind);
+        let object_type = match custom {
+            Some((live, _)) => {
+                let version = live.version(kind.version).ok_or_else(|| format!("{kind} is not served"))?;
+                live.schema(version).map_or(ObjectType::Deduced, |schema| ObjectType::Custom {
+                    schema,
+                    object_meta: live.object_meta(),
+                })
+            }
+            None => types_of(self.server.feature_gates.release())
+                .for_kind(kind)
+                .map(ObjectType::BuiltIn)
+                .ok_or_else(|| format!("no schema for {kind}"))?,
+        };
+        merge_unowned(object, configuration, object_type)
     }
 
     fn is_equal(&self, left: &JsonObject, right: &JsonObject, kind: GroupVersionKind<&str>) -> bool {

@@ -93,7 +93,7 @@ impl AdmissionSession {
         write: &AdmittedWrite<'_>,
         object: Option<JsonObject>,
     ) -> Result<(Option<JsonObject>, Notes), Status> {
-        let webhooks = server.admission.webhooks();
+        let (webhooks, policies) = (server.admission.webhooks(), server.admission.policies());
         let attributes = Attributes {
             operation: write.operation,
             resource: write.name,
@@ -112,6 +112,7 @@ impl AdmissionSession {
             kinds: &RequestKinds { server, resource: write.resource },
             authorization: &ServerAuthorization(&server.access_rules),
             webhooks: &webhooks,
+            policies: &policies,
             answers: &state.answers,
             random: write.random,
         };

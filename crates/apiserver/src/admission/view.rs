@@ -1,9 +1,9 @@
 //! Other objects and permissions as plugins see them: from the cache, without waiting.
 
-use ::admission::{Authorization, Refusal, View};
+use ::admission::{Authorization, ParamResource, Refusal, View};
 use access::{Attributes, ResourceAttributes, User};
 use api::json::JsonObject;
-use api::{GroupResource, GroupVersionResource, Status};
+use api::{GroupResource, GroupVersionKind, GroupVersionResource, KindScope, Status};
 use k8s_cel::{AuthorizerDecision, CheckAttributes};
 use registry::{CachedEntry, CachedValue};
 use store::Key;
@@ -41,6 +41,42 @@ impl View for CachedView<'_> {
             "" => resource.cache.prefix().clone(),
             namespace => Key::from([resource.cache.prefix().as_ref(), namespace.as_bytes(), b"/"].concat()),
         };
+        let snapshot = resource.cache.snapshot();
+        let within = snapshot.entries.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+        within.map(|(_, cached)| decode(cached, &resource)).collect()
+    }
+
+    fn param_resource(&self, kind: GroupVersionKind<&str>) -> Option<ParamResource> {
+        let built_in = self.0.resources.iter().find(|(_, resource)| resource.group_version_kind() == kind);
+        if let Some((name, resource)) = built_in {
+            let is_namespaced = resource.scope() == KindScope::Namespaced;
+            return Some(ParamResource { resource: name.owned(), is_namespaced, is_custom: false });
+        }
+        let custom = self.0.definitions.snapshot();
+        let (name, resource) = custom.resource_of_kind(kind)?;
+        let is_namespaced = resource.scope() == KindScope::Namespaced;
+        Some(ParamResource { resource: name, is_namespaced, is_custom: true })
+    }
+
+    fn params(
+        &self,
+        resource: GroupVersionResource<&str>,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> Result<Vec<JsonObject>, Refusal> {
+        let found = self.0.resolve(resource).or_else(|| self.0.definitions.snapshot().resource(resource).cloned());
+        let Some(resource) = found else { return Ok(Vec::new()) };
+        if [Some(namespace), name].into_iter().flatten().any(|part| part.contains('/')) {
+            return Ok(Vec::new());
+        }
+        let prefix = match namespace {
+            "" => resource.cache.prefix().clone(),
+            namespace => Key::from([resource.cache.prefix().as_ref(), namespace.as_bytes(), b"/"].concat()),
+        };
+        if let Some(name) = name {
+            let found = resource.cache.get(&[prefix.as_ref(), name.as_bytes()].concat());
+            return found.iter().map(|cached| decode(cached, &resource)).collect();
+        }
         let snapshot = resource.cache.snapshot();
         let within = snapshot.entries.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
         within.map(|(_, cached)| decode(cached, &resource)).collect()

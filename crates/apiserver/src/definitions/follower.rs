@@ -102,6 +102,7 @@ impl DefinitionFollower {
         let cached = self.crd_cache.snapshot();
         let mut snapshot = CustomResources { revision: cached.revision, ..CustomResources::default() };
         let mut ended_views = Vec::new();
+        let mut is_shared_same = true;
         for (key, entry) in &cached.entries {
             let name = key.strip_prefix(&**self.crd_cache.prefix()).and_then(|name| std::str::from_utf8(name).ok());
             let Some((name, (plural, group))) = name.and_then(|name| Some((name, name.split_once('.')?))) else {
@@ -111,7 +112,10 @@ impl DefinitionFollower {
             let found = match known.filter(|known| known.live.fence.revision == Some(entry.revision)) {
                 Some(known) => known.clone(),
                 None => match self.read_definition(key, entry, known.map(|known| &*known.live)) {
-                    Ok(found) => Arc::new(found),
+                    Ok(found) => {
+                        is_shared_same &= found.is_listed_like(known.map(|known| &**known));
+                        Arc::new(found)
+                    }
                     Err(reason) => {
                         if previous.unreadable.get(&(group.into(), plural.into())) != Some(&reason) {
                             tracing::error!(definition = name, reason, "stored definition cannot be read");
@@ -126,6 +130,7 @@ impl DefinitionFollower {
         for known in previous.all() {
             let live = snapshot.definition(&known.live.definition.metadata.name).map(|found| &*found.live);
             if live.is_none() {
+                is_shared_same = false;
                 let spec = &known.live.definition.spec;
                 self.registry.cache().release_custom_resource(&spec.group, &spec.names.plural);
             }
@@ -133,6 +138,9 @@ impl DefinitionFollower {
                 let ended_at = live.and_then(|live| live.fence.revision).unwrap_or(cached.revision);
                 ended_views.extend(views::end_replaced(&known.live, live, ended_at));
             }
+        }
+        if is_shared_same && let Some(shared) = previous.shared.get() {
+            snapshot.shared = shared.clone().into();
         }
         NextState { snapshot, ended_views }
     }

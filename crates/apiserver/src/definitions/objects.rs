@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::json::JsonObject;
-use api::{FieldError, Status};
+use api::{FieldError, GroupVersionKind, Status};
 use apiextensions::conversion::is_empty_object;
 use apiextensions::rules::unchecked_rules_error;
 use apiextensions::{CustomResourceVersion, Rules};
@@ -136,10 +136,15 @@ impl LiveDefinition {
         subresource: &str,
         metadata_errors: &[FieldError],
     ) -> CustomVerdict {
-        let Some(compiled) = self.compiled(version) else { return CustomVerdict::default() };
+        let Some(compiled) = self.compiled(version) else {
+            return CustomVerdict { errors: validate_kind(new, version.group_version_kind()), warnings: Vec::new() };
+        };
         let schema = &compiled.schema;
         let release = self.release.minor();
+        let wrong_type = validate_kind(new, version.group_version_kind());
         let mut errors = match (subresource, old) {
+            // As in kube-apiserver: the schema of another kind says nothing.
+            _ if !wrong_type.is_empty() => wrong_type,
             ("status", Some(old)) => {
                 let mut errors = schema.validate_status(new, old, release);
                 errors.extend(version.scale().into_iter().flat_map(|scale| scale.validate_status(new)));
@@ -210,4 +215,15 @@ const EMBEDDED_RULES: KindRules = KindRules { scope: api::KindScope::Cluster, ..
 pub(super) fn version_of(object: &JsonObject) -> &str {
     let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     api_version.rsplit('/').next().unwrap_or_default()
+}
+
+/// A patch or a create may give a custom object another kind or version.
+fn validate_kind(object: &JsonObject, expected: GroupVersionKind<&str>) -> Vec<FieldError> {
+    let api_version = expected.group_version().to_string();
+    let fields = [("kind", expected.kind), ("apiVersion", &*api_version)];
+    let wrong = fields.into_iter().filter_map(|(field, wanted)| {
+        let found = object.get(field).and_then(Value::as_str).unwrap_or_default();
+        (found != wanted).then(|| FieldError::invalid(field, found, format!("must be {wanted}")))
+    });
+    wrong.collect()
 }

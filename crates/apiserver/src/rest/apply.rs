@@ -26,7 +26,7 @@ pub(super) async fn apply(
     let may_create = context.target.subresource.is_empty();
     let configuration = AppliedConfiguration::from_body(&request.into_body(), options);
     configuration.record(context);
-    let write = ObjectWrite::new(context, options);
+    let write = ObjectWrite::of_apply(context, options);
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
         if current.is_none() && !may_create {

@@ -95,7 +95,7 @@ pub(super) async fn delete_object(
     let resource = context.resource;
     let (strategy, rules) = (resource.strategy(), resource.rules());
     (strategy.check_deletable)(name).map_err(reject)?;
-    let options_object = context.server.admission.has_webhooks().then(|| options.to_object());
+    let options_object = context.server.admission.is_configured().then(|| options.to_object());
     let (operation, kind) = (Operation::Delete, resource.group_version_kind());
     let write = RequestedWrite { operation, kind, options: options_object.as_ref(), is_dry_run: options.is_dry_run };
     let admit = |object: &JsonObject| {

@@ -7,15 +7,20 @@ use std::time::Duration;
 use api::{GroupResource, Status};
 use object::StoredObject;
 use parking_lot::Mutex;
-use registry::{WriteConditions, WriteDecision, WriteError, WriteOutcome};
+use registry::{DecidedWrite, WriteConditions, WriteDecision, WriteError, WriteOutcome};
 use store::{Compare, Key, Revision};
 
 use super::RequestContext;
+use super::companions::{COMPANION_ROUNDS_MAX, Companions, FoundCompanion};
+use crate::error_status;
 use crate::resource::Resource;
 
 /// How often a write is decided again because of admission: once per webhook that is called, and for each conflict that
 /// changes what webhooks are sent.
 pub(super) const ADMISSION_ROUNDS_MAX: usize = 1000;
+
+/// How long a write waits for the cache to reach the state of a companion that its commit found.
+const COMPANION_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The part of a request's time that is left for the response after a wait.
 const RESPONSE_TIME: Duration = Duration::from_millis(500);
@@ -28,6 +33,8 @@ pub(super) struct ExecutionTracker {
     /// The revision of the store at which the definition of the resource was found changed; 0 if it was not.
     definition_changed_at: AtomicU64,
     warnings: Mutex<Vec<String>>,
+    pub(super) companions: Companions,
+    pub(super) quota: super::quota::QuotaCharges,
 }
 
 impl ExecutionTracker {
@@ -42,6 +49,7 @@ impl ExecutionTracker {
                 | WriteError::Read(_)
                 | WriteError::Store(_)
                 | WriteError::ConditionChanged { .. }
+                | WriteError::CompanionChanged { .. }
                 | WriteError::TooManyConflicts,
             ) => false,
         };
@@ -85,10 +93,17 @@ impl ExecutionTracker {
 }
 
 impl RequestContext<'_> {
-    /// Performs the conversions, then the calls of admission webhooks, that a decision found missing. False if the
-    /// refusal counts.
+    /// Performs the conversions, then the calls of admission webhooks, then the reads of companions, that a decision
+    /// found missing. False if the refusal counts.
     pub(super) async fn resolve_refusal(self, resource: &Resource) -> Result<bool, Status> {
-        Ok(resource.run_conversions().await? || self.admission.resolve(self.server).await?)
+        if resource.run_conversions().await?
+            || self.admission.resolve(self.server).await?
+            || self.resolve_quota().await?
+        {
+            return Ok(true);
+        }
+        let read = self.execution.companions.read_requested(&self.server.registry).await;
+        read.map_err(error_status::status_for_read_error)
     }
 
     /// Calls `decide` with the current object of a key and writes the decision, provided that `conditions` hold. A write
@@ -104,19 +119,33 @@ impl RequestContext<'_> {
         let fence = resource.as_custom().map(|(live, _)| &live.fence);
         let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().collect();
         let conditions = WriteConditions::unchanged(&compares);
+        let companions = &self.execution.companions;
         let mut decide = |current: Option<&StoredObject>| {
             self.admission.begin_decision();
+            companions.begin_decision();
+            self.execution.quota.begin_decision();
             resource.conversions().inspect(|conversions| conversions.clear_pending());
-            decide(current)
+            let decision = decide(current)?;
+            Ok(DecidedWrite { decision, companions: companions.take_writes() })
         };
-        let mut rounds = 0;
+        let (mut rounds, mut companion_rounds) = (0, 0);
         let name = resource.storage_name();
+        self.take_quota_turn_for_create().await.map_err(WriteError::Refused)?;
         let written = loop {
-            let written = registry.write_if(name, &resource.cache, key, conditions, &mut decide).await;
+            let written = registry.write_with_companions(name, &resource.cache, key, conditions, &mut decide).await;
             let is_tried_again = match &written {
+                Err(WriteError::CompanionChanged { key, current, as_of }) => {
+                    companion_rounds += 1;
+                    companions.record(key.clone(), FoundCompanion { entry: current.clone(), as_of: *as_of });
+                    // The next decision reads quotas from the cache.
+                    let _ = registry.cache().wait_for_revision(*as_of, COMPANION_WAIT_MAX).await;
+                    true
+                }
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {
                     rounds += 1;
+                    // Webhooks may take long.
+                    self.execution.quota.end_turn(None);
                     Box::pin(self.resolve_refusal(resource)).await.map_err(WriteError::Refused)?
                 }
                 // The storage version of a custom resource is about to be published.
@@ -126,7 +155,7 @@ impl RequestContext<'_> {
             if !is_tried_again {
                 break written;
             }
-            if rounds == ADMISSION_ROUNDS_MAX {
+            if rounds == ADMISSION_ROUNDS_MAX || companion_rounds == COMPANION_ROUNDS_MAX {
                 break Err(WriteError::TooManyConflicts);
             }
         };
@@ -135,6 +164,11 @@ impl RequestContext<'_> {
         {
             self.execution.definition_changed_at.store(as_of.0, Ordering::Relaxed);
         }
+        let committed = match &written {
+            Ok(WriteOutcome::Put(stored)) => Some(Revision(stored.revision)),
+            Ok(_) | Err(_) => None,
+        };
+        self.execution.quota.end_turn(committed);
         self.execution.record_outcome(&written);
         written
     }

@@ -85,7 +85,7 @@ async fn apply(
 ) -> Result<Response, Status> {
     let configuration = AppliedConfiguration::from_body(&request.into_body(), options);
     configuration.record(context);
-    let write = ObjectWrite::new(context, options);
+    let write = ObjectWrite::of_apply(context, options);
     let next = |current: Option<&JsonObject>| {
         write.next_of_scale(current, |scale, manager| {
             let types = ScaleTypes::new(&context.server.feature_gates);

@@ -8,9 +8,9 @@ use jiff::Timestamp;
 
 use super::BufferedRequest;
 use super::{RequestContext, with_warnings};
-use crate::json_response;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
+use crate::{error_status, json_response};
 
 const TOKEN_REQUEST_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "authentication.k8s.io", version: "v1", kind: "TokenRequest" };
@@ -41,7 +41,7 @@ pub(super) async fn create_token(context: RequestContext<'_>, request: BufferedR
     let issued =
         server.access_rules.signing.get().issuer.issue(&token_request, &server.bound_objects).map_err(|error| {
             tracing::debug!(%error, "token request rejected");
-            error.to_status()
+            error_status::status_for_token_request(&error)
         })?;
     context.record.annotate("authentication.kubernetes.io/issued-credential-id", || issued.credential_id);
     let mut response = json_response(issued.body);

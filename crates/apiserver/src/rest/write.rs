@@ -13,6 +13,8 @@ mod steps;
 pub(super) use admission::RequestedWrite;
 pub(super) use field_types::{ResourceTypes, ScaleTypes};
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use api::Status;
 use api::json::JsonObject;
 use api::time::Time;
@@ -22,6 +24,7 @@ use http::header::{HeaderValue, WARNING};
 use managedfields::FieldManager;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
+use object::unstructured::metadata_mut;
 use registry::{WriteDecision, WriteError, WriteOutcome};
 use store::Compare;
 
@@ -43,6 +46,11 @@ pub(super) struct ObjectWrite<'a> {
     uid: String,
     /// Chooses the suffix of a generated name.
     random: u64,
+    /// Whether an object that is too large for the store is stored without managed fields: not by an apply, which is
+    /// about them.
+    may_drop_managed_fields: bool,
+    /// Set once the store refused the object with managed fields.
+    drops_managed_fields: AtomicBool,
 }
 
 /// The state that a request asks for.
@@ -64,7 +72,21 @@ struct LiveObject<'a> {
 impl<'a> ObjectWrite<'a> {
     pub(super) fn new(context: RequestContext<'a>, options: &'a WriteOptions) -> Self {
         let api_version = context.target.group_version().to_string();
-        Self { context, options, api_version, now: current_time(), uid: new_uid(), random: fastrand::u64(..) }
+        Self {
+            context,
+            options,
+            api_version,
+            now: current_time(),
+            uid: new_uid(),
+            random: fastrand::u64(..),
+            may_drop_managed_fields: true,
+            drops_managed_fields: AtomicBool::new(false),
+        }
+    }
+
+    /// The write of an apply.
+    pub(super) fn of_apply(context: RequestContext<'a>, options: &'a WriteOptions) -> Self {
+        Self { may_drop_managed_fields: false, ..Self::new(context, options) }
     }
 
     /// The same write with another generated name.
@@ -219,8 +241,11 @@ impl<'a> ObjectWrite<'a> {
     }
 
     /// Stores an object in the storage version.
-    fn put(&self, object: JsonObject) -> Result<WriteDecision, Status> {
+    fn put(&self, mut object: JsonObject) -> Result<WriteDecision, Status> {
         let resource = self.context.resource;
+        if self.drops_managed_fields.load(Ordering::Relaxed) {
+            metadata_mut(&mut object).remove("managedFields");
+        }
         let value = object_codec::encode_for_storage(object, resource)?;
         Ok(WriteDecision::Put { value, ttl: resource.rules().ttl })
     }
@@ -236,7 +261,7 @@ impl<'a> ObjectWrite<'a> {
         let context = self.context;
         let mut dry_run_decision = None;
         let mut stored_before = None;
-        let decide = |current: Option<&StoredObject>| {
+        let mut decide = |current: Option<&StoredObject>| {
             let decision = decide(current)?;
             stored_before = current.cloned();
             if self.options.is_dry_run {
@@ -245,7 +270,17 @@ impl<'a> ObjectWrite<'a> {
             }
             Ok(decision)
         };
-        let written = context.persist(context.resource, &context.object_key(name), conditions, decide).await?;
+        let written = loop {
+            let key = context.object_key(name);
+            let written = context.persist(context.resource, &key, conditions, &mut decide).await;
+            let is_too_large = matches!(written, Err(WriteError::Store(store::Error::TooLarge { .. })));
+            // Nothing was stored, so like kube-apiserver try once more without managed fields, which may be large.
+            let is_last =
+                !self.may_drop_managed_fields || self.drops_managed_fields.swap(is_too_large, Ordering::Relaxed);
+            if !is_too_large || is_last {
+                break written?;
+            }
+        };
         let code = if stored_before.is_none() { StatusCode::CREATED } else { StatusCode::OK };
         let stored = match (written, dry_run_decision) {
             (WriteOutcome::Put(stored), _) => stored,

@@ -58,7 +58,9 @@ impl IdentityLeases {
             WriteError::BarrierClosed(held) => unavailable(held),
             WriteError::Read(error) => unavailable(error),
             WriteError::Store(error) => unavailable(error),
-            WriteError::ConditionChanged { .. } | WriteError::TooManyConflicts => PortError::Conflict,
+            WriteError::ConditionChanged { .. }
+            | WriteError::CompanionChanged { .. }
+            | WriteError::TooManyConflicts => PortError::Conflict,
         })
     }
 

@@ -1,4 +1,5 @@
 //! Admission: webhooks over real TLS, and built-in plugins.
 
 mod plugins;
+mod quotas;
 mod webhooks;

@@ -3,6 +3,7 @@
 
 mod access;
 mod admission;
+mod aggregation;
 mod apply;
 mod clients;
 mod controllers;

@@ -3,4 +3,5 @@
 mod apply;
 mod conversion;
 mod custom_responses;
+mod definitions;
 mod validation;

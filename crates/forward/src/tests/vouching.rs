@@ -38,7 +38,7 @@ async fn vouched_user_is_sent_only_to_allowed_peers() {
     let jane = ForwardedUser::new("jane", "", [], []).unwrap();
     let refused = forward_get(&forwarder, &candidates, &jane).await.unwrap_err();
     assert!(matches!(refused, ForwardError::NotVouched), "{refused}");
-    assert_eq!((refused.status().http_code(), refused.execution()), (503, Execution::None));
+    assert_eq!(refused.execution(), Execution::None);
     // Tokens are forwarded without our certificate.
     let response = forward_get(&forwarder, &candidates, &ForwardedUser::with_client_credentials()).await.unwrap();
     assert_eq!(responding_peer(&response), &server(0));

@@ -110,6 +110,7 @@ impl<'s> Checker<'_, 's> {
 
     fn field_of(&self, kind: &ObjectKind, name: &str) -> Option<Type> {
         match kind {
+            ObjectKind::Declared(decl) if decl.is_open() => Some(Type::Dyn),
             ObjectKind::Declared(decl) => self.env.field(decl, name).map(|field| static_type(&field.decl)),
             ObjectKind::Message(message) => message.fields.get(name).cloned(),
             ObjectKind::WellKnown(well_known) => well_known.field(name),

@@ -171,6 +171,7 @@ impl<'a> Context<'a> {
                 strings::call(self, call)
             }
             F::StringsQuote => strings::quote(call),
+            F::EscapeKey => strings::escape_key(self, call),
             F::FormatString => text_format::call(self, call),
             F::IndexOf | F::LastIndexOf if matches!(call.args[0], Value::String(_)) => strings::call(self, call),
             // No release has the overload for strings, and a dynamic operand finds the other one.

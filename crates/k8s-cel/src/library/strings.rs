@@ -36,6 +36,13 @@ pub(crate) fn call<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> 
     }
 }
 
+/// `jsonpatch.escapeKey`: the text as one part of a path.
+pub(crate) fn escape_key<'a>(context: &mut Context<'a>, call: &Invocation<'_, 'a>) -> Evaluated<'a> {
+    let Some(Value::String(text)) = call.args.first() else { return Err(call.no_overload()) };
+    context.burn(text.len() / 8)?;
+    Ok(Value::from(text.replace('~', "~0").replace('/', "~1")))
+}
+
 /// A part of the text, borrowed where the text is.
 fn part<'a>(text: &Text<'a>, range: std::ops::Range<usize>) -> Value<'a> {
     match text {

@@ -78,7 +78,8 @@ impl<'a> List<'a> {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Value<'a>, EvalError>> + '_ {
+    /// The elements in order.
+    pub fn iter(&self) -> impl Iterator<Item = Result<Value<'a>, EvalError>> + '_ {
         (0..self.len()).map(|at| self.get(at))
     }
 

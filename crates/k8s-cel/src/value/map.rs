@@ -201,6 +201,15 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// An empty map, of the type of this object if an expression constructed it.
+    pub(super) fn empty_of_same_type<'o>(&self) -> OwnedMap<'o> {
+        let object = match self {
+            Map::Owned(map) => map.object.clone(),
+            Map::Json(..) => None,
+        };
+        OwnedMap { object, ..OwnedMap::default() }
+    }
+
     /// The type of a message.
     pub(crate) fn message_type(&self) -> Option<&Arc<MessageType>> {
         match self {

@@ -5,5 +5,6 @@ mod conformance;
 mod fuzz;
 mod lazy;
 mod limits;
+mod patches;
 mod recorded;
 mod releases;

@@ -56,6 +56,7 @@ fn apply_defaults_to_pod() {
     check_added(
         &pod(&json!({"containers": [{"name": "a", "image": "web:1"}]})),
         &expect![[r#"
+            .metadata {}
             .spec.containers[0].imagePullPolicy "IfNotPresent"
             .spec.containers[0].resources {}
             .spec.containers[0].terminationMessagePath "/dev/termination-log"
@@ -84,6 +85,7 @@ fn apply_defaults_to_container_fields() {
             }]}),
         ),
         &expect![[r#"
+            .metadata {}
             .spec.containers[0].env[0].valueFrom.fieldRef.apiVersion "v1"
             .spec.containers[0].imagePullPolicy "" -> "Always"
             .spec.containers[0].livenessProbe.failureThreshold 3
@@ -125,6 +127,7 @@ fn apply_defaults_to_volume_sources() {
             {"name": "g", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
         ]})),
         &expect![[r#"
+            .metadata {}
             .spec.dnsPolicy "ClusterFirst"
             .spec.enableServiceLinks true
             .spec.restartPolicy "Always"
@@ -170,33 +173,41 @@ fn apply_defaults_to_workloads() {
     check_added(
         &workload("Deployment", &json!({})),
         &expect![[r#"
+            .metadata {}
             .spec.progressDeadlineSeconds 600
             .spec.replicas 1
             .spec.revisionHistoryLimit 10
+            .spec.selector null
             .spec.strategy {"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}
-            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.template {"metadata":{},"spec":{"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
         "#]],
     );
     check_added(
         &workload("Deployment", &json!({"strategy": {"type": "Recreate"}, "replicas": 0})),
         &expect![[r#"
+            .metadata {}
             .spec.progressDeadlineSeconds 600
             .spec.revisionHistoryLimit 10
-            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.selector null
+            .spec.template {"metadata":{},"spec":{"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
         "#]],
     );
     check_added(
         &workload("ReplicaSet", &json!({})),
         &expect![[r#"
+            .metadata {}
             .spec.replicas 1
-            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.selector null
+            .spec.template {"metadata":{},"spec":{"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
         "#]],
     );
     check_added(
         &workload("DaemonSet", &json!({})),
         &expect![[r#"
+            .metadata {}
             .spec.revisionHistoryLimit 10
-            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.selector null
+            .spec.template {"metadata":{},"spec":{"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
             .spec.updateStrategy {"rollingUpdate":{"maxSurge":0,"maxUnavailable":1},"type":"RollingUpdate"}
         "#]],
     );
@@ -207,12 +218,14 @@ fn apply_defaults_to_stateful_sets() {
     check_added(
         &workload("StatefulSet", &json!({"volumeClaimTemplates": [{"spec": {}}]})),
         &expect![[r#"
+            .metadata {}
             .spec.persistentVolumeClaimRetentionPolicy {"whenDeleted":"Retain","whenScaled":"Retain"}
             .spec.podManagementPolicy "OrderedReady"
             .spec.replicas 1
             .spec.revisionHistoryLimit 10
+            .spec.selector null
             .spec.serviceName ""
-            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.template {"metadata":{},"spec":{"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
             .spec.updateStrategy {"rollingUpdate":{"partition":0},"type":"RollingUpdate"}
             .spec.volumeClaimTemplates[0].apiVersion "v1"
             .spec.volumeClaimTemplates[0].kind "PersistentVolumeClaim"
@@ -225,22 +238,27 @@ fn apply_defaults_to_stateful_sets() {
     check_added(
         &workload("StatefulSet", &json!({"updateStrategy": {"type": "OnDelete"}})),
         &expect![[r#"
+            .metadata {}
             .spec.persistentVolumeClaimRetentionPolicy {"whenDeleted":"Retain","whenScaled":"Retain"}
             .spec.podManagementPolicy "OrderedReady"
             .spec.replicas 1
             .spec.revisionHistoryLimit 10
+            .spec.selector null
             .spec.serviceName ""
-            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.template {"metadata":{},"spec":{"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
         "#]],
     );
     check_added(
         &workload("Deployment", &json!({"template": {"spec": {}}})),
         &expect![[r#"
+            .metadata {}
             .spec.progressDeadlineSeconds 600
             .spec.replicas 1
             .spec.revisionHistoryLimit 10
+            .spec.selector null
             .spec.strategy {"rollingUpdate":{"maxSurge":"25%","maxUnavailable":"25%"},"type":"RollingUpdate"}
             .spec.template.metadata {}
+            .spec.template.spec.containers null
             .spec.template.spec.dnsPolicy "ClusterFirst"
             .spec.template.spec.restartPolicy "Always"
             .spec.template.spec.schedulerName "default-scheduler"
@@ -263,27 +281,29 @@ fn apply_defaults_to_jobs() {
             .spec.parallelism 1
             .spec.podReplacementPolicy "TerminatingOrFailed"
             .spec.suspend false
-            .spec.template.spec {"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}
+            .spec.template.spec {"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}
         "#]],
     );
     check_added(
         &workload("Job", &json!({"parallelism": 3, "backoffLimitPerIndex": 1, "podFailurePolicy": {"rules": []}})),
         &expect![[r#"
+            .metadata {}
             .spec.backoffLimit 2147483647
             .spec.completionMode "NonIndexed"
             .spec.manualSelector false
             .spec.podReplacementPolicy "Failed"
             .spec.suspend false
-            .spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.template {"metadata":{},"spec":{"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
         "#]],
     );
     check_added(
         &workload("CronJob", &json!({"jobTemplate": {"spec": {}}})),
         &expect![[r#"
+            .metadata {}
             .spec.concurrencyPolicy "Allow"
             .spec.failedJobsHistoryLimit 1
             .spec.jobTemplate.metadata {}
-            .spec.jobTemplate.spec.template {"metadata":{},"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
+            .spec.jobTemplate.spec.template {"metadata":{},"spec":{"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}
             .spec.schedule ""
             .spec.successfulJobsHistoryLimit 3
             .spec.suspend false
@@ -297,6 +317,7 @@ fn apply_defaults_to_services() {
     check_added(
         &service(json!({"ports": [{"port": 80}, {"port": 1, "targetPort": "http", "protocol": "UDP"}]})),
         &expect![[r#"
+            .metadata {}
             .spec.internalTrafficPolicy "Cluster"
             .spec.ports[0].protocol "TCP"
             .spec.ports[0].targetPort 80
@@ -307,26 +328,29 @@ fn apply_defaults_to_services() {
     check_added(
         &service(json!({"type": "LoadBalancer", "sessionAffinity": "ClientIP"})),
         &expect![[r#"
-        .spec.allocateLoadBalancerNodePorts true
-        .spec.externalTrafficPolicy "Cluster"
-        .spec.internalTrafficPolicy "Cluster"
-        .spec.sessionAffinityConfig {"clientIP":{"timeoutSeconds":10800}}
-    "#]],
+            .metadata {}
+            .spec.allocateLoadBalancerNodePorts true
+            .spec.externalTrafficPolicy "Cluster"
+            .spec.internalTrafficPolicy "Cluster"
+            .spec.sessionAffinityConfig {"clientIP":{"timeoutSeconds":10800}}
+        "#]],
     );
     check_added(
         &service(json!({"type": "ExternalName"})),
         &expect![[r#"
-        .spec.sessionAffinity "None"
-    "#]],
+            .metadata {}
+            .spec.sessionAffinity "None"
+        "#]],
     );
     check_added(
         &service(json!({"externalIPs": ["192.0.2.1"]})),
         &expect![[r#"
-        .spec.externalTrafficPolicy "Cluster"
-        .spec.internalTrafficPolicy "Cluster"
-        .spec.sessionAffinity "None"
-        .spec.type "ClusterIP"
-    "#]],
+            .metadata {}
+            .spec.externalTrafficPolicy "Cluster"
+            .spec.internalTrafficPolicy "Cluster"
+            .spec.sessionAffinity "None"
+            .spec.type "ClusterIP"
+        "#]],
     );
 }
 
@@ -364,6 +388,7 @@ fn apply_defaults_to_rbac() {
         &json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "roleRef": {"kind": "Role", "name": "r"},
             "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s"}, {"kind": "Group", "name": "g"}]}),
         &expect![[r#"
+            .metadata {}
             .roleRef.apiGroup "rbac.authorization.k8s.io"
             .subjects[0].apiGroup "rbac.authorization.k8s.io"
             .subjects[2].apiGroup "rbac.authorization.k8s.io"
@@ -371,7 +396,12 @@ fn apply_defaults_to_rbac() {
     );
     let named =
         |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
-    check_added(&named("rbac.authorization.k8s.io/v1", "Role"), &expect![""]);
+    check_added(
+        &named("rbac.authorization.k8s.io/v1", "Role"),
+        &expect![[r#"
+        .rules null
+    "#]],
+    );
     check_added(&named("v1", "ServiceAccount"), &expect![""]);
     // Its spec is not a pointer in Go.
     check_added(
@@ -389,6 +419,7 @@ fn apply_defaults_to_other_kinds() {
             {"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}, {"type": "Pod", "max": {"cpu": "2"}},
         ]}}),
         &expect![[r#"
+            .metadata {}
             .spec.limits[0].default {"cpu":"2"}
             .spec.limits[0].defaultRequest {"cpu":"2","memory":"1Mi"}
         "#]],
@@ -396,6 +427,7 @@ fn apply_defaults_to_other_kinds() {
     check_added(
         &json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {"egress": [{"ports": [{}]}]}}),
         &expect![[r#"
+            .metadata {}
             .spec.egress[0].ports[0].protocol "TCP"
             .spec.podSelector {}
             .spec.policyTypes ["Ingress","Egress"]
@@ -404,6 +436,7 @@ fn apply_defaults_to_other_kinds() {
     check_added(
         &json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"behavior": {"scaleUp": {"policies": []}}}}),
         &expect![[r#"
+            .metadata {}
             .spec.behavior.scaleDown {"policies":[{"periodSeconds":15,"type":"Percent","value":100}],"selectPolicy":"Max"}
             .spec.behavior.scaleUp.selectPolicy "Max"
             .spec.behavior.scaleUp.stabilizationWindowSeconds 0
@@ -417,6 +450,7 @@ fn apply_defaults_to_other_kinds() {
         &json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "spec": {"names": {"kind": "Widget"}, "versions": [{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]}}),
         &expect![[r#"
+            .metadata {}
             .spec.conversion {"strategy":"None"}
             .spec.group ""
             .spec.names.listKind "WidgetList"
@@ -425,7 +459,7 @@ fn apply_defaults_to_other_kinds() {
             .spec.scope ""
             .spec.versions[0].served false
             .spec.versions[1].served false
-            .status {"storedVersions":["v2"]}
+            .status {"acceptedNames":{"kind":"","plural":""},"conditions":null,"storedVersions":["v2"]}
         "#]],
     );
     check_added(
@@ -434,7 +468,7 @@ fn apply_defaults_to_other_kinds() {
             .metadata {"labels":{"a":"b"}}
             .spec.replicas 1
             .spec.selector {"a":"b"}
-            .spec.template.spec {"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}
+            .spec.template.spec {"containers":null,"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}
         "#]],
     );
 }

@@ -41,6 +41,11 @@ impl ServedResources {
         Some(ApiResourceList::from_version(group, &version, hash_of))
     }
 
+    /// Every served group-version with its priorities.
+    pub fn group_versions(&self) -> Vec<LocalGroupVersion> {
+        self.group_versions_matching(|_| true)
+    }
+
     fn group_versions_matching(&self, includes_group: impl Fn(&str) -> bool) -> Vec<LocalGroupVersion> {
         let mut interner = Interner::default();
         let mut parts: Vec<LocalGroupVersion> = Vec::new();

@@ -2,12 +2,15 @@
 
 use std::collections::HashSet;
 
+use api::FieldError;
+use api::json::JsonObject;
 use api::validation::validate_dns1123_subdomain;
 use serde_json::Value;
 
+use crate::FeatureGates;
 use crate::endpoints::check_endpoint_address;
 use crate::validation::addresses::parse_ip;
-use crate::validation::{Field, go_object};
+use crate::validation::{Field, Report, go_object};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -112,6 +115,13 @@ fn check_affinity(spec: Field<'_>) {
         "None" if config.is_present() => config.forbidden("must not be set when session affinity is None"),
         _ => {}
     }
+}
+
+/// What is invalid in the addresses and families of a spec, taken alone.
+pub fn validate_service_addresses(gates: &FeatureGates, spec: &JsonObject) -> Vec<FieldError> {
+    let validation = Report::new(gates);
+    check_cluster_ips(validation.root(spec).rooted_at("spec"));
+    validation.take_errors()
 }
 
 fn check_cluster_ips(spec: Field<'_>) {

@@ -1,6 +1,8 @@
 //! Writes are decided on the newest state, need a permit, and lose no update.
 
-use registry::{BarrierClosed, Permit, PermitRequest, WriteAuthor, WriteConditions, WriteOnceOutcome};
+use registry::{
+    BarrierClosed, CompanionWrite, DecidedWrite, Permit, PermitRequest, WriteAuthor, WriteConditions, WriteOnceOutcome,
+};
 use store::{Compare, Revision, StoreEntry};
 
 use super::*;
@@ -188,6 +190,52 @@ async fn write_if_fails_when_condition_key_changed() {
     b.delete("place").await;
     assert!(matches!(write(&newer).await, Err(WriteError::ConditionChanged { .. })));
     assert!(matches!(write(&Compare { key: pod_key("place"), revision: None }).await, Ok(WriteOutcome::Put(_))));
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn companions_are_written_with_the_object_or_not_at_all() {
+    let cluster = Cluster::new();
+    let (a, b) = (cluster.start_server().await, cluster.start_server().await);
+    let place = a.put("place", "1").await.revision;
+    let put = |name: &str, label: &str| WriteDecision::Put { value: pod_json(name, label), ttl: None };
+    let companion = |name: &str, expected: Option<u64>, decision: WriteDecision| CompanionWrite {
+        key: pod_key(name),
+        expected_revision: expected.map(Revision),
+        decision,
+        resource: None,
+    };
+    let write = async |companions: Vec<CompanionWrite>| {
+        let conditions = WriteConditions::default();
+        let decide = |_: Option<&StoredObject>| {
+            Ok::<_, ()>(DecidedWrite { decision: put("web", "1"), companions: companions.clone() })
+        };
+        a.registry.write_with_companions(PODS, &a.pod_cache(), &pod_key("web"), conditions, decide).await
+    };
+
+    let charged = vec![companion("place", Some(place), put("place", "2")), companion("new", None, put("new", "1"))];
+    let Ok(WriteOutcome::Put(written)) = write(charged.clone()).await else { panic!("nothing is in the way") };
+    let (found, _) = a.registry.read_raw(&pod_key("place")).await.unwrap();
+    assert_eq!(found.unwrap().revision.0, written.revision, "one transaction");
+
+    let changed = b.put("place", "3").await.revision;
+    let Err(WriteError::CompanionChanged { key, current, as_of }) =
+        write(vec![companion("place", Some(written.revision), put("place", "4"))]).await
+    else {
+        panic!("the companion was changed")
+    };
+    assert_eq!((key, current.unwrap().revision.0), (pod_key("place"), changed));
+    assert!(as_of.0 >= changed);
+    let (web, _) = a.registry.read_raw(&pod_key("web")).await.unwrap();
+    assert_eq!(web.unwrap().revision.0, written.revision, "nothing was written");
+
+    let kept = vec![
+        companion("place", Some(changed), WriteDecision::Keep),
+        companion("new", Some(written.revision), WriteDecision::Delete),
+    ];
+    assert!(matches!(write(kept).await, Ok(WriteOutcome::Put(_))));
+    assert_eq!(a.registry.read_raw(&pod_key("new")).await.unwrap().0, None);
     a.stop().await;
     b.stop().await;
 }

@@ -13,9 +13,9 @@ use crate::rest::scale::SCALE_KIND;
 impl ObjectWrite<'_> {
     /// Mutating admission: plugins and webhooks may change the object.
     pub(super) fn admit(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Result<(), Status> {
-        let has_webhooks = self.context.server.admission.has_webhooks();
+        let is_configured = self.context.server.admission.is_configured();
         let managed_fields = || new.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
-        let managed_fields = if has_webhooks { managed_fields() } else { None };
+        let managed_fields = if is_configured { managed_fields() } else { None };
         match (&*self.context.target.subresource, old) {
             ("scale", Some(old)) => {
                 let old_scale = self.context.scale_of(old)?;
@@ -26,7 +26,7 @@ impl ObjectWrite<'_> {
             _ => *new = self.run(AdmissionPhase::Mutating, old, std::mem::take(new))?,
         }
         // Built-in plugins leave these alone.
-        if !has_webhooks {
+        if !is_configured {
             return Ok(());
         }
         // Owners are recorded before admission; what it changes gets no new one.
@@ -59,7 +59,7 @@ impl ObjectWrite<'_> {
             "scale" => SCALE_KIND,
             _ => self.context.resource.group_version_kind(),
         };
-        let options = self.context.server.admission.has_webhooks().then(|| self.options.to_object(operation));
+        let options = self.context.server.admission.is_configured().then(|| self.options.to_object(operation));
         let is_dry_run = self.options.is_dry_run;
         let write = RequestedWrite { operation, kind, options: options.as_ref(), is_dry_run };
         let admitted = self.context.admit(phase, &write, old, Some(new), self.random)?;
@@ -71,7 +71,7 @@ impl ObjectWrite<'_> {
 pub(in crate::rest) struct RequestedWrite<'a> {
     pub(in crate::rest) operation: Operation,
     pub(in crate::rest) kind: GroupVersionKind<&'a str>,
-    /// Only webhooks look at them.
+    /// Only webhooks and policies look at them.
     pub(in crate::rest) options: Option<&'a JsonObject>,
     pub(in crate::rest) is_dry_run: bool,
 }
@@ -110,6 +110,10 @@ impl RequestContext<'_> {
         self.execution.add_warnings(notes.warnings().iter().cloned());
         for (key, value) in notes.annotations() {
             self.record.annotate(key.clone(), || value.clone());
+        }
+        // Last of all plugins.
+        if let (AdmissionPhase::Validating, Some(object)) = (phase, &object) {
+            self.charge_quota(write.operation, object, old, write.is_dry_run)?;
         }
         Ok(object)
     }

@@ -1,7 +1,7 @@
 //! The steps of a write that apply the rules of the kind.
 
 use api::json::JsonObject;
-use api::{FieldError, GroupVersionKind, Status, Verb};
+use api::{FieldError, Status, Verb};
 use kinds::value_validation;
 use object::metadata::{self, CreateContext};
 use object::rules::StatusSubresource;
@@ -141,19 +141,6 @@ impl ObjectWrite<'_> {
         let Some((live, version)) = context.resource.as_custom() else { return Vec::new() };
         let verdict = live.validate(version, new, old, &context.target.subresource, metadata_errors);
         context.execution.add_warnings(verdict.warnings);
-        let mut errors = validate_kind(new, context.resource.group_version_kind());
-        errors.extend(verdict.errors);
-        errors
+        verdict.errors
     }
-}
-
-/// A patch or a create may give a custom object another kind or version.
-fn validate_kind(object: &JsonObject, expected: GroupVersionKind<&str>) -> Vec<FieldError> {
-    let api_version = expected.group_version().to_string();
-    let fields = [("kind", expected.kind), ("apiVersion", &*api_version)];
-    let wrong = fields.into_iter().filter_map(|(field, wanted)| {
-        let found = object.get(field).and_then(serde_json::Value::as_str).unwrap_or_default();
-        (found != wanted).then(|| FieldError::invalid(field, found, format!("must be {wanted}")))
-    });
-    wrong.collect()
 }

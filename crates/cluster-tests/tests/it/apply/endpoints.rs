@@ -192,3 +192,43 @@ fn apply_works_through_a_peer_and_keeps_fields_of_a_newer_release() {
         });
     });
 }
+
+#[test]
+fn object_too_large_with_managed_fields_is_stored_without_them_unless_applied() {
+    for_each_store_async(async |client| {
+        // Keys count twice: in the data and in the entry of its owner.
+        let data: serde_json::Map<String, Value> =
+            (0..12_500).map(|number| (format!("{number:064}"), json!(""))).collect();
+        let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data});
+        let path = format!("{CONFIG_MAPS_PATH}/m");
+        let refused = apply(&client, &path, "fieldManager=m", &object.to_string()).await;
+        assert_eq!(refused.status, 413, "{}", refused.summary());
+        let created = client.create(CONFIG_MAPS_PATH, &object).await;
+        assert_eq!(created.status, 201, "{}", created.summary());
+        assert_eq!(created.json()["metadata"]["managedFields"], Value::Null);
+        client.delete(&path).await;
+        object["data"] = json!({"a": "b"});
+        assert_eq!(client.create(CONFIG_MAPS_PATH, &object).await.status, 201);
+        object["data"] = data.into();
+        let updated = client.update(&path, &object).await;
+        assert_eq!(updated.status, 200, "{}", updated.summary());
+        assert_eq!(client.get(&path).await.json()["metadata"]["managedFields"], Value::Null);
+    });
+}
+
+#[test]
+fn json_patch_removes_a_list_that_go_encodes_as_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    let client = server.admin();
+    block_on(async {
+        let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+        let created = client.create(roles, &json!({"metadata": {"name": "r"}})).await;
+        assert!(created.json().as_object().unwrap().contains_key("rules"), "{}", created.summary());
+        let patch = json!([{"op": "remove", "path": "/rules"}]).to_string();
+        let path = format!("{roles}/r");
+        let patched = client.send_body(Method::PATCH, &path, "application/json-patch+json", patch.into()).await;
+        assert_eq!(patched.status, 200, "{}", patched.summary());
+        assert_eq!(patched.json(), created.json(), "nothing was written");
+    });
+}

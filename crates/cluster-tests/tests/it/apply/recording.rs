@@ -8,7 +8,8 @@ use super::sequence::{StepResult, digest};
 /// The first so many sequences are recorded.
 pub(crate) const RECORDED_SEQUENCES: u64 = 300;
 
-/// Digests of the results by seed. A dash stands for a step from which on ours deviates on purpose.
+/// Digests of the results by seed. A dash stands for a step at which ours deviates on purpose; the steps
+/// after it are compared again.
 pub(crate) struct Recording;
 
 impl Recording {
@@ -22,11 +23,10 @@ impl Recording {
         for (seed, ours, real) in results {
             let _ = write!(text, "{seed}");
             for (ours, real) in ours.iter().zip(real) {
-                if ours != real {
-                    text.push_str(" -");
-                    break;
-                }
-                let _ = write!(text, " {:x}", digest(real));
+                let _ = match ours == real {
+                    true => write!(text, " {:x}", digest(real)),
+                    false => write!(text, " -"),
+                };
             }
             text.push('\n');
         }

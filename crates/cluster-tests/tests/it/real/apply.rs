@@ -96,18 +96,20 @@ fn report(comparisons: &[Comparison<'_>]) -> usize {
     let (mut details, mut unexplained, mut steps) = (String::new(), 0, 0);
     for one in comparisons {
         steps += one.steps.len();
-        // States differ from the first difference on.
-        let Some(at) = (0..one.steps.len()).find(|at| one.ours[*at] != one.real[*at]) else { continue };
-        let rule = deviation(&one.ours[at], &one.real[at]);
-        *by_rule.entry((one.kind.kind, rule.unwrap_or("unexplained"))).or_default() += 1;
-        if rule.is_none() {
+        // A deviation stays visible in later steps, where the same rule has to explain it.
+        let differing = (0..one.steps.len()).filter(|at| one.ours[*at] != one.real[*at]);
+        let rules: Vec<_> = differing.map(|at| (at, deviation(&one.ours[at], &one.real[at]))).collect();
+        for (_, rule) in &rules {
+            *by_rule.entry((one.kind.kind, rule.unwrap_or("unexplained"))).or_default() += 1;
+        }
+        if let Some((at, _)) = rules.into_iter().find(|(_, rule)| rule.is_none()) {
             unexplained += 1;
             let fields = differences(&one.ours[at], &one.real[at]).join("\n  ");
             let steps = describe(&one.steps[..=at]);
             let _ = writeln!(details, "seed {} {} step {at}\n{steps}  {fields}\n", one.seed, one.kind.kind);
         }
     }
-    println!("{steps} steps; sequences with a difference, by kind and rule:");
+    println!("{steps} steps; those with a difference, by kind and rule:");
     for ((kind, rule), count) in by_rule {
         println!("  {kind} {rule}: {count}");
     }

@@ -82,7 +82,8 @@ fn selected_kinds() -> Vec<Kind> {
     kinds
 }
 
-async fn compare<'a>(ours: &Target, real: &Target, kinds: &'a [Kind]) -> Vec<Comparison<'a>> {
+/// Sends mutations of all manifests to both servers.
+pub(super) async fn compare<'a>(ours: &Target, real: &Target, kinds: &'a [Kind]) -> Vec<Comparison<'a>> {
     let served: Vec<&Kind> = kinds.iter().filter(|kind| ours.serves(kind) && real.serves(kind)).collect();
     let cases = generate_cases(real, &served).await;
     let (real_outcomes, refused) = real.run_all(&served, &cases).await;
@@ -138,7 +139,7 @@ async fn find_unstable(real: &Target, cases: &[(&Kind, Case)], outcomes: &[Outco
 }
 
 /// One file per kind; a line has the difference, the case, our outcome and the real one.
-fn write_differences(comparisons: &[Comparison<'_>]) {
+pub(super) fn write_differences(comparisons: &[Comparison<'_>]) {
     let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/validation");
     let folder = optional_text("UNSKEW_REAL_OUTPUT").map_or_else(default, PathBuf::from);
     std::fs::create_dir_all(&folder).unwrap();

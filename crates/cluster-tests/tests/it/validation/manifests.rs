@@ -1,8 +1,11 @@
 //! Valid manifests of every built-in kind, from which the cases are made.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+
+/// Longer names are no DNS labels.
+const NAMESPACE_LENGTH_MAX: usize = 63;
 
 /// A kind and its manifests.
 #[derive(Debug)]
@@ -39,7 +42,10 @@ impl Kind {
     pub(crate) fn namespace(&self) -> String {
         match self.manifests[0].object["metadata"]["namespace"].as_str() {
             Some(namespace) => namespace.to_owned(),
-            None => format!("stored-{}", self.file_stem().replace(['_', '.'], "-").to_lowercase()),
+            None => {
+                let name = format!("stored-{}", self.file_stem().replace(['_', '.'], "-").to_lowercase());
+                name[..name.len().min(NAMESPACE_LENGTH_MAX)].trim_end_matches('-').to_owned()
+            }
         }
     }
 }
@@ -57,16 +63,22 @@ pub(crate) fn data_folder() -> PathBuf {
 
 /// All kinds, sorted by API version and kind.
 pub(crate) fn load_kinds() -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = Vec::new();
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(data_folder().join("manifests")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let manifests: Vec<Value> =
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        manifests.into_iter().for_each(|manifest| add_manifest(&mut kinds, manifest));
-    }
+    kinds_of(files.iter().flat_map(|file| read_manifests(file)))
+}
+
+/// The objects in a file: a list in JSON.
+pub(crate) fn read_manifests(file: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// The kinds of objects, sorted by API version and kind.
+pub(crate) fn kinds_of(manifests: impl Iterator<Item = Value>) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    manifests.for_each(|manifest| add_manifest(&mut kinds, manifest));
     kinds.sort_by(|one, other| (&one.api_version, &one.kind).cmp(&(&other.api_version, &other.kind)));
     kinds
 }

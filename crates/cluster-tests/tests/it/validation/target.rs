@@ -86,6 +86,11 @@ impl Target {
         self.resource(kind).is_some_and(|resource| resource.has_status)
     }
 
+    /// The path to create objects of a kind at, in the namespace `default`.
+    pub(crate) fn collection(&self, kind: &Kind) -> Option<String> {
+        self.resource(kind).map(|resource| resource.collection("default"))
+    }
+
     fn resource(&self, kind: &Kind) -> Option<&Resource> {
         self.resources.get(&(kind.api_version.clone(), kind.kind.clone()))
     }

@@ -1,14 +1,17 @@
-//! The responses to requests that cannot be routed now.
+//! The responses to requests that cannot be routed now, or that no other server answered.
 //!
-//! Each is a 503 `Status` that names the routing rule and leaks no address. Nothing was executed, so `Retry-After` goes with
-//! it, on which clients repeat any verb.
+//! Each leaks no address; one about routing names its rule. `Retry-After` goes with it only if nothing was executed, because
+//! clients repeat any verb on it.
 
 use api::Status;
 use api::status::{CAUSE_NOT_SERVED_BY_PEER, CAUSE_PEER_NOT_READY};
 
-use crate::route::{IncompleteViewReason, UnavailableReason};
+use forward::{Execution, ForwardError};
+use membership::route::{IncompleteViewReason, UnavailableReason};
 
-/// Members come back within seconds, and views catch up within milliseconds.
+/// KEP-4020, "Aggregation Layer" 5.
+const PROXY_FAILED: &str = "Error while proxying request to destination apiserver";
+/// Servers come back within seconds; busy ones finish requests, and views catch up, within milliseconds.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// The response to a request that cannot be served now.
@@ -51,9 +54,42 @@ pub fn peer_not_ready_status() -> Status {
     Status::service_unavailable(text).with_retry_after(RETRY_AFTER_SECONDS).with_cause(CAUSE_PEER_NOT_READY, text)
 }
 
+/// The response to a request that no candidate answered.
+pub fn forward_error_status(error: &ForwardError) -> Status {
+    match error {
+        ForwardError::Overloaded(rejection) => Status::too_many_requests(
+            format!("every API server that can serve the request has as many as it may: {rejection}"),
+            RETRY_AFTER_SECONDS,
+        ),
+        ForwardError::NotVouched => Status::service_unavailable(
+            "the API servers that can serve the request cannot be asked for a user of a client certificate: their \
+                 --requestheader-* settings differ from this proxy's or were not compared yet; a bearer token works",
+        )
+        .with_retry_after(RETRY_AFTER_SECONDS),
+        // As if the request were served here.
+        ForwardError::ClientAborted => Status::bad_request(error.to_string()),
+        ForwardError::NoEndpoint | ForwardError::Failed { .. } | ForwardError::TimedOut { .. } => {
+            proxy_failed_status(error.execution())
+        }
+    }
+}
+
+fn proxy_failed_status(execution: Execution) -> Status {
+    match execution {
+        Execution::None | Execution::Harmless => {
+            Status::service_unavailable(PROXY_FAILED).with_retry_after(RETRY_AFTER_SECONDS)
+        }
+        Execution::Unknown => Status::service_unavailable(format!(
+            "{PROXY_FAILED}: the request was sent, and it is not known whether it was executed"
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
+
+    use forward::QueueRejection;
 
     use super::*;
 
@@ -113,5 +149,62 @@ mod tests {
         assert!(peer_not_ready_status().was_not_executed());
         assert!(unavailable_status(UnavailableReason::ForwardedButNotServed).was_not_executed());
         assert!(!unavailable_status(UnavailableReason::OnlyUnreachableMembers).was_not_executed());
+    }
+
+    #[test]
+    fn overloaded_is_429_with_retry_after() {
+        let check = |rejection: QueueRejection, expected: Expect| {
+            let status = forward_error_status(&ForwardError::Overloaded(rejection));
+            assert_eq!((status.http_code(), status.retry_after()), (429, Some(1)));
+            expected.assert_eq(&status.message);
+        };
+        check(
+            QueueRejection::UserQueueFull,
+            expect![
+                "every API server that can serve the request has as many as it may: too many requests of this user wait already"
+            ],
+        );
+        check(
+            QueueRejection::QueueFull,
+            expect![
+                "every API server that can serve the request has as many as it may: too many requests wait already"
+            ],
+        );
+        check(
+            QueueRejection::Evicted,
+            expect![
+                "every API server that can serve the request has as many as it may: it waited behind others of its user, and made room for a user who has fewer"
+            ],
+        );
+        check(
+            QueueRejection::TimedOut,
+            expect![
+                "every API server that can serve the request has as many as it may: it waited for as long as it may"
+            ],
+        );
+        assert_eq!(forward_error_status(&ForwardError::NoEndpoint), proxy_failed_status(Execution::None));
+    }
+
+    #[test]
+    fn incomplete_body_is_the_fault_of_the_client() {
+        let status = forward_error_status(&ForwardError::ClientAborted);
+        assert_eq!((status.http_code(), status.retry_after()), (400, None));
+        assert_eq!(status.message, "the request body could not be read");
+    }
+
+    #[test]
+    fn unknown_execution_has_no_retry_after() {
+        let describe = |execution| {
+            let status = forward_error_status(&ForwardError::TimedOut { execution });
+            assert_eq!((status.http_code(), status.reason.as_str()), (503, "ServiceUnavailable"));
+            format!("{} {:?}", status.message, status.retry_after())
+        };
+        for execution in [Execution::None, Execution::Harmless] {
+            expect!["Error while proxying request to destination apiserver Some(1)"].assert_eq(&describe(execution));
+        }
+        expect![
+            "Error while proxying request to destination apiserver: the request was sent, and it is not known whether it was executed None"
+        ]
+        .assert_eq(&describe(Execution::Unknown));
     }
 }

@@ -1,0 +1,42 @@
+//! Admission policies: compiled policies with their bindings, and their evaluation.
+//!
+//! A [`PolicySet`] is compiled from the objects of one revision. A policy without binding has no effect. Policies run in
+//! the order of their names, bindings of a policy likewise; Kubernetes' order is that of a hash map.
+
+mod expressions;
+mod mutating_dispatch;
+mod params;
+mod set;
+mod validating_dispatch;
+mod variables;
+
+pub(crate) use mutating_dispatch::dispatch as mutate;
+pub use set::PolicySet;
+pub(crate) use validating_dispatch::dispatch as validate;
+
+use crate::attributes::Attributes;
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// Resources that no policy sees: policies themselves, so that one cannot block its own repair, and reviews, which are
+/// not stored.
+fn is_excluded(attributes: &Attributes<'_>) -> bool {
+    match attributes.resource.group {
+        GROUP => matches!(
+            attributes.resource.resource,
+            "validatingadmissionpolicies"
+                | "validatingadmissionpolicybindings"
+                | "mutatingadmissionpolicies"
+                | "mutatingadmissionpolicybindings"
+        ),
+        "authentication.k8s.io" => matches!(attributes.resource.resource, "selfsubjectreviews" | "tokenreviews"),
+        "authorization.k8s.io" => matches!(
+            attributes.resource.resource,
+            "localsubjectaccessreviews"
+                | "selfsubjectaccessreviews"
+                | "selfsubjectrulesreviews"
+                | "subjectaccessreviews"
+        ),
+        _ => false,
+    }
+}

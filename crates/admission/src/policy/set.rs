@@ -1,0 +1,216 @@
+//! Policies and bindings as one compiled snapshot.
+
+use std::collections::{BTreeMap, HashMap};
+
+use api::json::JsonObject;
+use api::{GroupVersion, GroupVersionKind};
+use k8s_cel::Type;
+use object::unstructured::{metadata_string, nested_object, objects, text, texts};
+
+use super::expressions::{Compiler, Expression, Variable};
+use super::params::ParamRef;
+use crate::webhook::{FailurePolicy, MatchCriteria, split_resource};
+
+/// All policies that have a binding.
+#[derive(Debug, Default)]
+pub struct PolicySet {
+    pub(super) validating: PolicyList,
+    pub(super) mutating: PolicyList,
+}
+
+/// Policies of a kind in the order of their names.
+#[derive(Debug, Default)]
+pub(super) struct PolicyList {
+    policies: Vec<Policy>,
+    /// Positions of the policies with a rule for a resource, by the name of the resource.
+    by_resource: HashMap<String, Vec<usize>>,
+    of_all_resources: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Policy {
+    pub(super) name: String,
+    pub(super) failure_policy: FailurePolicy,
+    /// `None` if the policy has none, which validation refuses.
+    pub(super) criteria: Option<MatchCriteria>,
+    pub(super) param_kind: Option<GroupVersionKind>,
+    pub(super) conditions: Vec<Expression>,
+    pub(super) variables: Vec<Variable>,
+    pub(super) rules: PolicyRules,
+    pub(super) bindings: Vec<Binding>,
+}
+
+#[derive(Debug)]
+pub(super) enum PolicyRules {
+    Validating { validations: Vec<Validation>, annotations: Vec<(String, Expression)> },
+    Mutating { mutations: Vec<Mutation>, is_reinvoked: bool },
+}
+
+#[derive(Debug)]
+pub(super) struct Validation {
+    pub(super) expression: Expression,
+    pub(super) message: String,
+    pub(super) message_expression: Option<Expression>,
+    pub(super) reason: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Mutation {
+    pub(super) is_json_patch: bool,
+    pub(super) expression: Expression,
+}
+
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub(super) name: String,
+    /// `None` if the binding does not restrict the policy.
+    pub(super) criteria: Option<MatchCriteria>,
+    pub(super) param_ref: Option<ParamRef>,
+    pub(super) actions: Vec<String>,
+}
+
+impl PolicySet {
+    /// Compiles policies and bindings, in any order and version.
+    pub fn new(validating: [Vec<JsonObject>; 2], mutating: [Vec<JsonObject>; 2], release: k8s_cel::Release) -> Self {
+        let list = |[policies, bindings]: [Vec<JsonObject>; 2], is_mutating| {
+            PolicyList::new(&policies, &bindings, is_mutating, release)
+        };
+        Self { validating: list(validating, false), mutating: list(mutating, true) }
+    }
+}
+
+impl PolicyList {
+    fn new(policies: &[JsonObject], bindings: &[JsonObject], is_mutating: bool, release: k8s_cel::Release) -> Self {
+        let mut bindings_of: HashMap<&str, BTreeMap<&str, Binding>> = HashMap::new();
+        for binding in bindings {
+            let read = Binding::read(binding);
+            let of_policy = bindings_of.entry(text(binding, &["spec", "policyName"])).or_default();
+            of_policy.insert(metadata_string(binding, "name"), read);
+        }
+        let mut list = Self::default();
+        for policy in policies {
+            let Some(bindings) = bindings_of.remove(metadata_string(policy, "name")) else { continue };
+            list.policies.push(Policy::compile(policy, bindings.into_values().collect(), is_mutating, release));
+        }
+        list.policies.sort_by(|one, other| one.name.cmp(&other.name));
+        for (position, policy) in list.policies.iter().enumerate() {
+            let Some(criteria) = &policy.criteria else {
+                list.of_all_resources.push(position);
+                continue;
+            };
+            for resource in criteria.rules.iter().flat_map(|rule| &rule.resources) {
+                match split_resource(resource) {
+                    ("*", _) => list.of_all_resources.push(position),
+                    (name, _) => list.by_resource.entry(name.to_owned()).or_default().push(position),
+                }
+            }
+        }
+        list
+    }
+
+    /// The policies whose rules may match a resource.
+    pub(super) fn candidates(&self, resource: &str) -> Vec<&Policy> {
+        let named = self.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default();
+        let mut positions: Vec<usize> = named.iter().chain(&self.of_all_resources).copied().collect();
+        positions.sort_unstable();
+        positions.dedup();
+        positions.into_iter().map(|position| &self.policies[position]).collect()
+    }
+}
+
+impl Binding {
+    fn read(binding: &JsonObject) -> Self {
+        let criteria = nested_object(binding, &["spec", "matchResources"]).map(|resources| {
+            let criteria = MatchCriteria::read(resources, "resourceRules");
+            MatchCriteria { is_of_all_resources: criteria.rules.is_empty(), ..criteria }
+        });
+        Self {
+            name: metadata_string(binding, "name").to_owned(),
+            criteria,
+            param_ref: nested_object(binding, &["spec", "paramRef"]).map(ParamRef::read),
+            actions: texts(binding, &["spec", "validationActions"]).map(str::to_owned).collect(),
+        }
+    }
+}
+
+impl Policy {
+    fn compile(policy: &JsonObject, bindings: Vec<Binding>, is_mutating: bool, release: k8s_cel::Release) -> Self {
+        let spec = nested_object(policy, &["spec"]).cloned().unwrap_or_default();
+        let param_kind = nested_object(&spec, &["paramKind"]).map(|kind| {
+            let version = text(kind, &["apiVersion"]);
+            let GroupVersion { group, version } =
+                GroupVersion::parse(version).unwrap_or(GroupVersion { group: "", version });
+            GroupVersionKind { group, version, kind: text(kind, &["kind"]) }.owned()
+        });
+        let mut compiler = Compiler::new(release, param_kind.is_some());
+        let variables: Vec<Variable> = objects(&spec, &["variables"])
+            .map(|variable| compiler.variable(text(variable, &["name"]), text(variable, &["expression"])))
+            .collect();
+        let environment = compiler.environment(true);
+        let is_bool = |found: &Type| matches!(found, Type::Bool);
+        let conditions = objects(&spec, &["matchConditions"])
+            .map(|condition| Expression::compile(text(condition, &["expression"]), &environment, is_bool, "bool"))
+            .collect();
+        let rules = if is_mutating { mutating_rules(&spec, &compiler) } else { validating_rules(&spec, &compiler) };
+        Self {
+            name: metadata_string(policy, "name").to_owned(),
+            failure_policy: match text(&spec, &["failurePolicy"]) {
+                "Ignore" => FailurePolicy::Ignore,
+                _ => FailurePolicy::Fail,
+            },
+            criteria: nested_object(&spec, &["matchConstraints"]).map(|it| MatchCriteria::read(it, "resourceRules")),
+            param_kind,
+            conditions,
+            variables,
+            rules,
+            bindings,
+        }
+    }
+}
+
+fn validating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {
+    let (environment, of_messages) = (compiler.environment(true), compiler.environment(false));
+    let is_bool = |found: &Type| matches!(found, Type::Bool);
+    let is_string = |found: &Type| matches!(found, Type::String);
+    let validations = objects(spec, &["validations"])
+        .map(|validation| {
+            let of_message = text(validation, &["messageExpression"]);
+            Validation {
+                expression: Expression::compile(text(validation, &["expression"]), &environment, is_bool, "bool"),
+                message: text(validation, &["message"]).to_owned(),
+                message_expression: (!of_message.is_empty())
+                    .then(|| Expression::compile(of_message, &of_messages, is_string, "string")),
+                reason: text(validation, &["reason"]).to_owned(),
+            }
+        })
+        .collect();
+    let is_text_or_null = |found: &Type| matches!(found, Type::String | Type::Null);
+    let annotations = objects(spec, &["auditAnnotations"])
+        .map(|annotation| {
+            let value = text(annotation, &["valueExpression"]);
+            let value = Expression::compile(value, &environment, is_text_or_null, "one of [string null_type]");
+            (text(annotation, &["key"]).to_owned(), value)
+        })
+        .collect();
+    PolicyRules::Validating { validations, annotations }
+}
+
+fn mutating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {
+    let environment = compiler.environment(true).patch_types();
+    let is_named = |found: &Type, name: &str| matches!(found, Type::Object(_)) && found.to_string() == name;
+    let mutations = objects(spec, &["mutations"])
+        .map(|mutation| {
+            let is_json_patch = text(mutation, &["patchType"]) == "JSONPatch";
+            let expression = if is_json_patch {
+                let is_patch = |found: &Type| matches!(found, Type::List(item) if is_named(item, "JSONPatch"));
+                let source = text(mutation, &["jsonPatch", "expression"]);
+                Expression::compile(source, &environment, is_patch, "list(JSONPatch)")
+            } else {
+                let source = text(mutation, &["applyConfiguration", "expression"]);
+                Expression::compile(source, &environment, |found| is_named(found, "Object"), "Object")
+            };
+            Mutation { is_json_patch, expression }
+        })
+        .collect();
+    PolicyRules::Mutating { mutations, is_reinvoked: text(spec, &["reinvocationPolicy"]) == "IfNeeded" }
+}

@@ -1,0 +1,149 @@
+//! What expressions of a policy see: the variables of one run, and whether its match conditions hold.
+
+use api::json::JsonObject;
+use api::{GroupResource, Status};
+use k8s_cel::{Input, Value as CelValue};
+use serde_json::Value;
+
+use super::expressions::VariableValues;
+use super::set::Policy;
+use crate::chain::{Context, Write};
+use crate::refusal::Refusal;
+use crate::webhook::matching::Invocation;
+use crate::webhook::review::request_value;
+use crate::webhook::{CONDITIONS_COST_MAX, CelAuthorizer, FailurePolicy, aggregate, resource_check};
+
+/// Cost of all expressions of one run: a policy with a binding and a param.
+pub(super) const RUN_COST_MAX: u64 = 10_000_000;
+
+/// One run of a policy, with a binding and a param.
+pub(super) struct Run<'a> {
+    object: Value,
+    old_object: Value,
+    params: Value,
+    request: Value,
+    request_resource: k8s_cel::CheckAttributes,
+    pub(super) authorizer: CelAuthorizer<'a>,
+}
+
+/// The namespace of a request, if its object is in one.
+pub(super) fn namespace_of(write: &Write<'_>, context: &Context<'_>) -> Result<Option<JsonObject>, Refusal> {
+    let attributes = &write.attributes;
+    let is_namespace = attributes.kind.group.is_empty() && attributes.kind.kind == "Namespace";
+    if attributes.namespace.is_empty() || is_namespace {
+        return Ok(None);
+    }
+    let namespaces = GroupResource { group: "", resource: "namespaces" };
+    match context.view.get(namespaces, "", attributes.namespace)? {
+        // Expressions see no kind of built-in types.
+        Some(mut namespace) => {
+            namespace.remove("kind");
+            namespace.remove("apiVersion");
+            Ok(Some(namespace))
+        }
+        None => Err(Status::not_found(namespaces, attributes.namespace).into()),
+    }
+}
+
+/// The namespace as validations see it.
+pub(super) fn shown_namespace(namespace: &JsonObject) -> JsonObject {
+    let mut shown = namespace.clone();
+    let metadata = object::unstructured::metadata_mut(&mut shown);
+    for hidden in ["managedFields", "ownerReferences", "selfLink"] {
+        metadata.remove(hidden);
+    }
+    shown
+}
+
+fn json(object: Option<&JsonObject>) -> Value {
+    object.map_or(Value::Null, |object| Value::Object(object.clone()))
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        write: &Write<'a>,
+        invocation: &Invocation,
+        objects: [Option<&JsonObject>; 2],
+        param: Option<&JsonObject>,
+        context: &Context<'a>,
+    ) -> Self {
+        let [object, old_object] = objects.map(json);
+        let mut request = request_value(&write.attributes, invocation);
+        let resource = invocation.resource.borrowed();
+        request["resource"] =
+            serde_json::json!({"group": resource.group, "version": resource.version, "resource": resource.resource});
+        Self {
+            object,
+            old_object,
+            params: json(param),
+            request,
+            request_resource: resource_check(&write.attributes),
+            authorizer: CelAuthorizer { authorization: context.authorization, user: write.attributes.user },
+        }
+    }
+
+    /// The variables, but for those of the policy. Without authorizer its variables are absent.
+    pub(super) fn inputs<'r>(&'r self, namespace: &'r Value, has_authorizer: bool) -> Vec<(&'r str, Input<'r>)> {
+        let mut inputs = vec![
+            ("object", Input::Json(&self.object)),
+            ("oldObject", Input::Json(&self.old_object)),
+            ("params", Input::Json(&self.params)),
+            ("request", Input::Json(&self.request)),
+        ];
+        inputs.push((
+            "namespaceObject",
+            match namespace {
+                Value::Null => Input::Value(CelValue::Null),
+                namespace => Input::Json(namespace),
+            },
+        ));
+        if has_authorizer {
+            inputs.push(("authorizer", Input::Value(CelValue::authorizer())));
+            let check = CelValue::resource_check(self.request_resource.clone());
+            inputs.push(("authorizer.requestResource", Input::Value(check)));
+        }
+        inputs
+    }
+
+    /// True if the match conditions hold; `Err` with Kubernetes' text if that is not known and failures count.
+    pub(super) fn is_matched(&self, policy: &Policy) -> Result<bool, String> {
+        if policy.conditions.is_empty() {
+            return Ok(true);
+        }
+        let inputs = self.inputs(&Value::Null, true);
+        let values = VariableValues::new(&policy.variables, &inputs, Some(&self.authorizer));
+        let all = with_lazy(&inputs, &values);
+        let mut budget = CONDITIONS_COST_MAX;
+        let evaluated =
+            values.evaluate_all(policy.conditions.iter().map(Some), &all, Some(&self.authorizer), &mut budget);
+        let failure = match evaluated {
+            Err(error) => Some(error),
+            Ok(results) => {
+                let mut errors = Vec::new();
+                for result in results.into_iter().flatten() {
+                    match result {
+                        Ok(value) if value.as_bool() == Some(false) => return Ok(false),
+                        Ok(_) => {}
+                        Err(error) => errors.push(error),
+                    }
+                }
+                aggregate(&errors)
+            }
+        };
+        match (failure, policy.failure_policy) {
+            (None, _) => Ok(true),
+            (Some(_), FailurePolicy::Ignore) => Ok(false),
+            (Some(error), FailurePolicy::Fail) => Err(error),
+        }
+    }
+}
+
+/// Adds the variables of the policy.
+pub(super) fn with_lazy<'r>(
+    inputs: &'r [(&'r str, Input<'r>)],
+    values: &'r VariableValues<'r>,
+) -> Vec<(&'r str, Input<'r>)> {
+    let mut all = inputs.to_vec();
+    all.push(("variables", Input::Lazy(values)));
+    all
+}

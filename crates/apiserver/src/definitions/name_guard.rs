@@ -1,0 +1,70 @@
+//! The accepted names of groups, as of the revisions of their guard keys.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use apiextensions::Definition;
+use apiextensions::definition::ResourceNames;
+use apiextensions::naming::GroupNames;
+use store::Revision;
+
+use super::{CustomResources, LiveDefinition};
+
+/// The groups in which this server accepts names, during one pass over all definitions.
+#[derive(Debug, Default)]
+pub(super) struct GuardedNames {
+    groups: HashMap<String, GuardedGroup>,
+}
+
+/// The definitions of a group and their accepted names, complete as long as the guard key has this revision.
+#[derive(Debug)]
+pub(super) struct GuardedGroup {
+    /// `None` if no name of the group was accepted yet.
+    pub(super) revision: Option<Revision>,
+    pub(super) names: GroupNames,
+    definitions: HashMap<String, Arc<LiveDefinition>>,
+}
+
+impl GuardedNames {
+    pub(super) fn has_group(&self, group: &str) -> bool {
+        self.groups.contains_key(group)
+    }
+
+    /// Takes a group from a snapshot that is at least as new as the revision of the guard key.
+    pub(super) fn insert_group(&mut self, group: &str, revision: Option<Revision>, snapshot: &CustomResources) {
+        let definitions = snapshot.group(group);
+        let names = GroupNames::new(definitions.iter().map(|live| &*live.definition));
+        let definitions = definitions.into_iter().map(|live| (live.definition.metadata.name.clone(), live)).collect();
+        self.groups.insert(group.to_owned(), GuardedGroup { revision, names, definitions });
+    }
+
+    /// A definition that was not yet decided about, and its group.
+    pub(super) fn definition(&self, group: &str, name: &str) -> Option<(Arc<LiveDefinition>, &GuardedGroup)> {
+        let guarded = self.groups.get(group)?;
+        Some((guarded.definitions.get(name)?.clone(), guarded))
+    }
+
+    /// Records that this server accepted names by a write at `revision`, which also wrote the guard key.
+    pub(super) fn accept(
+        &mut self,
+        group: &str,
+        definition: &Definition,
+        accepted: Option<&ResourceNames>,
+        revision: Revision,
+    ) {
+        let had_names = definition.status.accepted_names != ResourceNames::default();
+        if had_names && accepted.is_some() {
+            // Some of the former names may be free now.
+            return self.forget_group(group);
+        }
+        let Some(guarded) = self.groups.get_mut(group) else { return };
+        guarded.revision = Some(revision);
+        guarded.definitions.remove(&definition.metadata.name);
+        accepted.into_iter().for_each(|names| guarded.names.insert(names));
+    }
+
+    /// Another server may have accepted names of the group.
+    pub(super) fn forget_group(&mut self, group: &str) {
+        self.groups.remove(group);
+    }
+}

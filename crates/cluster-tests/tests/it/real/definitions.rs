@@ -1,0 +1,178 @@
+//! Installs definitions of other projects on a real kube-apiserver and on ours, and sends mutations of their sample objects
+//! to both.
+//!
+//! `UNSKEW_REAL_DEFINITIONS` names a folder with `definitions.json` and `objects.json`: a list of CustomResourceDefinitions as a
+//! project ships them, and a list of objects. The other variables are those of the comparison of built-in kinds.
+
+#![expect(clippy::print_stdout, reason = "figures are what the comparison is run for")]
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use cluster_tests::client::FullResponse;
+use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease, release_of_assets};
+use cluster_tests::tools::optional_text;
+use cluster_tests::{Client, Etcd, RunningServer, TestStore};
+use serde_json::{Value, json};
+
+use super::validation::{compare, write_differences};
+use crate::block_on;
+use crate::custom_resource::CRD_PATH;
+use crate::validation::manifests::{Kind, kinds_of, read_manifests};
+use crate::validation::report::render_tables;
+use crate::validation::target::Target;
+
+/// Until a real server lists the last of the definitions.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(120);
+
+#[test]
+fn definitions_of_other_projects_behave_as_in_kube_apiserver() {
+    let Some(source) = optional_text("UNSKEW_REAL_DEFINITIONS").map(PathBuf::from) else {
+        println!("UNSKEW_REAL_DEFINITIONS is not set: no definitions to compare");
+        return;
+    };
+    let definitions = read_manifests(&source.join("definitions.json"));
+    let mut kinds = kinds_of(read_manifests(&source.join("objects.json")).into_iter());
+    let folder = tempfile::tempdir().unwrap();
+    let etcd = Etcd::start();
+    let release_flag = format!("--emulated-version={}", release_of_assets());
+    let ours = RunningServer::start(folder.path(), TestStore::Sqlite, &[&release_flag]);
+    let real = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcd, &[]);
+    let (different, comparisons) = block_on(async {
+        let (ours, real) = (ours.admin(), real.admin());
+        let mut different = install(&ours, &real, &definitions).await;
+        for client in [&ours, &real] {
+            wait_until_established(client, &definitions).await;
+        }
+        let (ours, real) = (discover(ours, &kinds).await, discover(real, &kinds).await);
+        different.extend(create_all(&ours, &real, &mut kinds).await);
+        println!("{} definitions and objects differ:\n{}", different.len(), different.join("\n"));
+        (different, compare(&ours, &real, &kinds).await)
+    });
+    print!("{}", render_tables(&comparisons));
+    write_differences(&comparisons);
+    let wrong = comparisons.iter().filter(|one| one.difference().is_some()).count();
+    assert_eq!((different.len(), wrong), (0, 0), "definitions and objects, cases");
+}
+
+/// Creates all definitions on both servers, and returns the differences between their responses.
+async fn install(ours: &Client, real: &Client, definitions: &[Value]) -> Vec<String> {
+    let mut different = Vec::new();
+    for definition in definitions {
+        let name = definition["metadata"]["name"].as_str().unwrap();
+        let responses = [ours.create(CRD_PATH, definition).await, real.create(CRD_PATH, definition).await];
+        different.extend(difference(name, &responses));
+    }
+    different
+}
+
+/// Creates all objects as a dry run and for real. Those that the real server refuses serve no update.
+async fn create_all(ours: &Target, real: &Target, kinds: &mut [Kind]) -> Vec<String> {
+    let mut different = Vec::new();
+    for kind in kinds {
+        let Some(collection) = real.collection(kind) else { continue };
+        for manifest in &mut kind.manifests {
+            let name = format!("{collection}/{}", manifest.name().unwrap_or_default());
+            let mut code = 0;
+            for query in ["?dryRun=All", "?dryRun=All&fieldValidation=Strict", ""] {
+                let path = format!("{collection}{query}");
+                let responses = [
+                    ours.client().create(&path, &manifest.object).await,
+                    real.client().create(&path, &manifest.object).await,
+                ];
+                different.extend(difference(&format!("{name}{query}"), &responses));
+                code = responses[1].status.as_u16();
+            }
+            manifest.is_stored = code == 201;
+            if manifest.is_stored {
+                for target in [ours, real] {
+                    target.client().delete(&name).await;
+                }
+            } else {
+                println!("the real server refuses {name}");
+            }
+        }
+    }
+    different
+}
+
+fn difference(name: &str, [ours, real]: &[FullResponse; 2]) -> Option<String> {
+    let describe = |response: &FullResponse| {
+        let mut body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+            for field in ["uid", "resourceVersion", "creationTimestamp"] {
+                metadata.remove(field);
+            }
+            for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
+                entry["time"] = Value::Null;
+            }
+        }
+        // Their order comes from a map in kube-apiserver.
+        if let Some(causes) = body.pointer_mut("/details/causes").and_then(Value::as_array_mut) {
+            causes.sort_by_key(Value::to_string);
+            body["message"] = Value::Null;
+        }
+        let mut warnings: Vec<_> = response.headers.get_all("warning").iter().map(|text| format!("{text:?}")).collect();
+        warnings.sort();
+        (response.status.as_u16(), warnings, body)
+    };
+    let (ours, real) = (describe(ours), describe(real));
+    if ours == real {
+        return None;
+    }
+    let mut places = Vec::new();
+    add_places("", &ours.2, &real.2, &mut places);
+    places.truncate(6);
+    Some(format!("{name}: {} {:?} {:?}, {}", ours.0, ours.1, (real.0, real.1), places.join("; ")))
+}
+
+/// The places in which two values differ.
+fn add_places(path: &str, ours: &Value, real: &Value, places: &mut Vec<String>) {
+    match (ours, real) {
+        (Value::Object(ours), Value::Object(real)) => {
+            for key in ours.keys().chain(real.keys().filter(|key| !ours.contains_key(*key))) {
+                let absent = json!("<absent>");
+                let sides = [ours.get(key).unwrap_or(&absent), real.get(key).unwrap_or(&absent)];
+                add_places(&format!("{path}/{key}"), sides[0], sides[1], places);
+            }
+        }
+        (Value::Array(ours), Value::Array(real)) if ours.len() == real.len() => {
+            for (index, (ours, real)) in ours.iter().zip(real).enumerate() {
+                add_places(&format!("{path}/{index}"), ours, real, places);
+            }
+        }
+        (ours, real) if ours == real => {}
+        (ours, real) => places.push(format!("{path}: ours {ours} real {real}")),
+    }
+}
+
+async fn wait_until_established(client: &Client, definitions: &[Value]) {
+    let began = Instant::now();
+    loop {
+        let list = client.get(CRD_PATH).await.json();
+        let established = list["items"].as_array().into_iter().flatten().filter(|definition| {
+            let conditions = definition["status"]["conditions"].as_array();
+            conditions.is_some_and(|all| {
+                all.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+            })
+        });
+        let count = established.count();
+        if count == definitions.len() {
+            return;
+        }
+        assert!(began.elapsed() < ESTABLISH_TIMEOUT, "{count} of {} definitions are established", definitions.len());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// A real server lists a definition a moment after it is established.
+async fn discover(client: Client, kinds: &[Kind]) -> Target {
+    let began = Instant::now();
+    loop {
+        let target = Target::discover(client.clone()).await;
+        let missing = kinds.iter().find(|kind| !target.serves(kind));
+        let Some(missing) = missing else { return target };
+        assert!(began.elapsed() < ESTABLISH_TIMEOUT, "{} is not served", missing.file_stem());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
