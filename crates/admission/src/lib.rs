@@ -9,6 +9,7 @@
 pub mod allocation;
 pub mod attributes;
 pub mod chain;
+pub mod configuration;
 mod notes;
 pub mod plugin_set;
 pub mod plugins;
@@ -20,6 +21,7 @@ mod refusal;
 pub mod webhook;
 
 pub use attributes::{Attributes, Operation};
+pub use configuration::PluginConfiguration;
 pub use chain::{Chain, Context, Interruption, Write};
 pub use notes::Notes;
 pub use plugin_set::{PluginSet, PluginSetError};
