@@ -85,9 +85,8 @@ fn read_pod_security(configuration: &JsonObject) -> Result<PodSecuritySettings, 
             check_fields(part_object, &format!("{part}."), fields)?;
         }
     }
-    PodSecuritySettings::read(configuration).map_err(|errors| {
-        ConfigurationError(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
-    })
+    PodSecuritySettings::read(configuration)
+        .map_err(|errors| ConfigurationError(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")))
 }
 
 fn read_limited_resources(configuration: &JsonObject) -> Result<Vec<LimitedResource>, ConfigurationError> {

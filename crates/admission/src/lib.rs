@@ -21,8 +21,8 @@ mod refusal;
 pub mod webhook;
 
 pub use attributes::{Attributes, Operation};
-pub use configuration::PluginConfiguration;
 pub use chain::{Chain, Context, Interruption, Write};
+pub use configuration::PluginConfiguration;
 pub use notes::Notes;
 pub use plugin_set::{PluginSet, PluginSetError};
 pub use plugins::Settings;

@@ -13,6 +13,8 @@ mod runtime_class;
 mod service_account;
 mod storage;
 
+pub use pod_security::PodSecuritySettings;
+
 use crate::attributes::Operation;
 use crate::chain::{Environment, Write};
 use crate::refusal::Refusal;

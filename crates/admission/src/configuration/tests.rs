@@ -17,7 +17,9 @@ fn read(plugin: &str, configuration: Value) -> Result<PluginConfiguration, Strin
 #[test]
 fn plugins_are_found_inline_and_by_path() {
     let document = |plugins: Value| {
-        object(json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}))
+        object(
+            json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}),
+        )
     };
     let inline = json!({"kind": "X"});
     let sources = plugin_sources(&document(json!([
@@ -31,7 +33,10 @@ fn plugins_are_found_inline_and_by_path() {
     ];
     assert_eq!(sources, Ok(expected));
     for (plugins, expected) in [
-        (json!([{"name": "PodTolerationRestriction"}]), "plugin \"PodTolerationRestriction\" is not built into this server"),
+        (
+            json!([{"name": "PodTolerationRestriction"}]),
+            "plugin \"PodTolerationRestriction\" is not built into this server",
+        ),
         (json!([{"name": "PodSecurity", "file": "x"}]), "strict decoding error: unknown field \"plugins.file\""),
     ] {
         assert_eq!(plugin_sources(&document(plugins)).unwrap_err().to_string(), expected);
@@ -46,12 +51,8 @@ fn wrong_configurations_are_refused_with_kubernetes_texts() {
         json!({"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration",
             "defaults": defaults, "exemptions": exemptions})
     };
-    let webhooks = |path: &str| {
-        json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": path})
-    };
-    let quota = |limited: Value| {
-        json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration", "limitedResources": limited})
-    };
+    let webhooks = |path: &str| json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": path});
+    let quota = |limited: Value| json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration", "limitedResources": limited});
     for (plugin, configuration, expected) in [
         (
             "PodSecurity",
@@ -68,7 +69,11 @@ fn wrong_configurations_are_refused_with_kubernetes_texts() {
             pod_security(json!({"level": "x"}), json!({})),
             "strict decoding error: unknown field \"defaults.level\"",
         ),
-        ("MutatingAdmissionWebhook", webhooks("a/b"), "kubeConfigFile: Invalid value: \"a/b\": must be an absolute file path"),
+        (
+            "MutatingAdmissionWebhook",
+            webhooks("a/b"),
+            "kubeConfigFile: Invalid value: \"a/b\": must be an absolute file path",
+        ),
         ("ResourceQuota", quota(json!([{"matchContains": ["x"]}])), "limitedResources[0].resource: Required value"),
     ] {
         assert_eq!(read(plugin, configuration), Err(expected.to_owned()));

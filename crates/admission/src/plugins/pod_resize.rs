@@ -105,9 +105,7 @@ fn check_declared_features(write: &mut Write<'_>, environment: &Environment<'_>)
         return Ok(());
     }
     let (features, name) = (required.join(", "), metadata_string(&node, "name"));
-    Err(Refusal::Forbidden(format!(
-        "pod update requires features {features} which are not available on node {name:?}"
-    )))
+    Err(Refusal::Forbidden(format!("pod update requires features {features} which are not available on node {name:?}")))
 }
 
 fn is_pod_resized(old: &JsonObject, new: &JsonObject) -> bool {
@@ -126,7 +124,7 @@ fn is_pod_resized(old: &JsonObject, new: &JsonObject) -> bool {
 /// Init containers that end; sidecars may always be resized.
 fn is_init_container_resized(old: &JsonObject, new: &JsonObject) -> bool {
     let containers = |pod| objects(pod, &["spec", "initContainers"]);
-    containers(old).zip(containers(new)).any(|(old, new)| {
-        text(old, &["restartPolicy"]) != "Always" && old.get("resources") != new.get("resources")
-    })
+    containers(old)
+        .zip(containers(new))
+        .any(|(old, new)| text(old, &["restartPolicy"]) != "Always" && old.get("resources") != new.get("resources"))
 }

@@ -202,25 +202,16 @@ impl RequestContext<'_> {
         }
         let Some(quotas) = server.resolve(QUOTAS) else { return Ok(()) };
         let cached = entries(&quotas, self.namespace());
-        if cached.is_empty() {
+        let limited = server.admission.limited_resources();
+        if cached.is_empty() && limited.is_empty() {
             return Ok(());
         }
-        let (mut newest, mut states) = (Vec::new(), Vec::new());
+        let mut found = Vec::with_capacity(cached.len());
+        let mut states = Vec::with_capacity(cached.len());
         for (key, stored) in cached {
-            let NewestQuota { stored, mut verified } = self.newest(&key, stored);
-            let revision = Revision(stored.revision);
-            let quota = object_codec::decode_served(&stored, &quotas)?;
-            let names = evaluator.matching(&quota::limits(&quota));
-            let is_verified = verified.iter().any(|(group, name)| *group == target.group && *name == target.resource);
-            let existing = match names.is_empty() || is_verified {
-                true => None,
-                false => Some(self.existing(&evaluator, &quota, revision)?),
-            };
-            if existing.is_some() {
-                verified.push((target.group.to_string(), target.resource.to_string()));
-            }
-            newest.push((key, revision, verified));
-            states.push(QuotaState { quota, existing });
+            let newest = self.newest(&key, stored);
+            states.push(self.quota_state(&evaluator, &quotas, &newest)?);
+            found.push((key, newest));
         }
         let write = QuotaWrite {
             evaluator: &evaluator,
@@ -229,7 +220,7 @@ impl RequestContext<'_> {
             new,
             old,
         };
-        let charged = match quota::check(write, &states, &[], gates) {
+        let charged = match quota::check(write, &states, limited, gates) {
             Ok(charged) => charged,
             Err(_) if !self.execution.quota.state.lock().is_current => {
                 return Err(self.execution.quota.require(Need::CurrentView));
@@ -242,17 +233,40 @@ impl RequestContext<'_> {
         if self.execution.quota.state.lock().turn.is_none() {
             return Err(self.execution.quota.require(Need::Turn));
         }
-        for ((key, revision, verified), quota) in newest.into_iter().zip(charged) {
+        let written = (&*target.group, &*target.resource);
+        for (((key, newest), state), quota) in found.into_iter().zip(&states).zip(charged) {
             let Some(quota) = quota else { continue };
+            let mut verified = newest.verified;
+            if state.existing.is_some() {
+                verified.push((written.0.to_owned(), written.1.to_owned()));
+            }
             let value = object_codec::encode_for_storage(quota, &quotas)?;
             let charge = Charge { key: key.clone(), value: value.clone(), verified };
             self.execution.quota.state.lock().charged.push(charge);
             let decision = WriteDecision::Put { value, ttl: None };
-            let resource = Some(companion_resource(&quotas));
-            let write = CompanionWrite { key, expected_revision: Some(revision), decision, resource };
-            self.execution.companions.add(write);
+            let (expected_revision, resource) =
+                (Some(Revision(newest.stored.revision)), Some(companion_resource(&quotas)));
+            self.execution.companions.add(CompanionWrite { key, expected_revision, decision, resource });
         }
         Ok(())
+    }
+
+    /// A quota with what exists, unless its status is known to include that.
+    fn quota_state(
+        self,
+        evaluator: &Evaluator<'_>,
+        quotas: &Resource,
+        newest: &NewestQuota,
+    ) -> Result<QuotaState, Status> {
+        let target = self.target;
+        let quota = object_codec::decode_served(&newest.stored, quotas)?;
+        let is_verified =
+            newest.verified.iter().any(|(group, name)| *group == target.group && *name == target.resource);
+        let existing = match is_verified || evaluator.matching(&quota::limits(&quota)).is_empty() {
+            true => None,
+            false => Some(self.existing(evaluator, &quota, Revision(newest.stored.revision))?),
+        };
+        Ok(QuotaState { quota, existing })
     }
 
     /// Writes the namespace together with the spec of a quota, so that creates which were decided without it conflict.

@@ -3,6 +3,7 @@
 use api::FieldError;
 use api::json::JsonObject;
 use api::quote::Quoted;
+use api::validation::ValidationErrors;
 use object::unstructured::{get, nested_object, texts};
 use serde_json::Value;
 
@@ -22,11 +23,7 @@ impl PodSecuritySettings {
     pub(crate) fn read(configuration: &JsonObject) -> Result<Self, Vec<FieldError>> {
         let mut errors = Vec::new();
         let mut defaults = Policy::default();
-        let modes = [
-            ("enforce", &mut defaults.enforce),
-            ("warn", &mut defaults.warn),
-            ("audit", &mut defaults.audit),
-        ];
+        let modes = [("enforce", &mut defaults.enforce), ("warn", &mut defaults.warn), ("audit", &mut defaults.audit)];
         for (mode, target) in modes {
             let mut value = |name: &str, detail: &str, is_valid: &dyn Fn(&str) -> bool| {
                 let text = get(configuration, &["defaults", name]).and_then(Value::as_str)?;
@@ -38,11 +35,12 @@ impl PodSecuritySettings {
             let detail = "must be one of privileged, baseline, restricted";
             let level = value(mode, detail, &|text| Level::parse(text).is_some());
             let version = format!("{mode}-version");
-            let version = value(&version, "must be \"latest\" or \"v1.x\"", &|text| PolicyVersion::parse(text).is_some());
+            let version =
+                value(&version, "must be \"latest\" or \"v1.x\"", &|text| PolicyVersion::parse(text).is_some());
             target.level = level.and_then(Level::parse).unwrap_or(target.level);
             target.version = version.and_then(PolicyVersion::parse).unwrap_or(target.version);
         }
-        let mut exemptions = |name: &str, problem: &dyn Fn(&str) -> Vec<String>| {
+        let mut exemptions = |name: &str, problem: &dyn Fn(&str) -> ValidationErrors| {
             let mut names: Vec<String> = Vec::new();
             for (index, text) in texts(configuration, &["exemptions", name]).enumerate() {
                 let path = format!("exemptions.{name}[{index}]");
@@ -56,10 +54,10 @@ impl PodSecuritySettings {
             }
             names
         };
-        let namespaces = exemptions("namespaces", &|name| api::validation::validate_dns_label(name));
-        let runtime_classes = exemptions("runtimeClasses", &|name| api::validation::validate_dns_subdomain(name));
+        let namespaces = exemptions("namespaces", &api::validation::validate_dns1123_label);
+        let runtime_classes = exemptions("runtimeClasses", &api::validation::validate_dns1123_subdomain);
         let usernames = exemptions("usernames", &|name| match name {
-            "" => vec!["username must not be empty".to_owned()],
+            "" => vec!["username must not be empty".into()],
             _ => Vec::new(),
         });
         if errors.is_empty() { Ok(Self { defaults, usernames, namespaces, runtime_classes }) } else { Err(errors) }
