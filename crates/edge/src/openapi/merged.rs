@@ -103,7 +103,7 @@ impl MergedOpenApi {
         let indexes = self.peers.indexes(&resources.contributors).await;
         let contributions = Contributions { resources: &resources, indexes };
         // The upstreams of a gateway have the same documents: any of them answers.
-        if self.local.is_none() && contributions.are_alike() {
+        if self.local.is_none() && contributions.are_alike() && !contributions.lacks(page) {
             return None;
         }
         let document = match page {
@@ -265,10 +265,17 @@ impl MergeInputs {
 }
 
 impl<'c> Contributions<'c> {
-    /// True if every contributor has the same documents.
+    /// True if every contributor has the same documents, as far as they are known.
     fn are_alike(&self) -> bool {
-        let [Some(first), others @ ..] = &*self.indexes else { return self.indexes.is_empty() };
-        others.iter().all(|other| other.as_ref().is_some_and(|other| other.hash == first.hash))
+        let mut known = self.indexes.iter().flatten().map(|index| &index.hash);
+        let first = known.next();
+        known.all(|hash| Some(hash) == first)
+    }
+
+    /// True if the page is a group-version of which no known index has a document.
+    fn lacks(&self, page: OpenApiPage<'_>) -> bool {
+        matches!(page, OpenApiPage::Version(path)
+            if self.resources.versions.contains_key(path) && self.sources(path).is_empty())
     }
 
     /// True if some peer lists the group-version of a page, so that a missing document proves nothing.
