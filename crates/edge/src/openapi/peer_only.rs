@@ -85,10 +85,10 @@ fn contributors(view: &View, versions: &BTreeMap<Box<str>, ResourceNames>) -> Ve
         };
         let document = member.server_document()?;
         let listed = names_by_version([document.core(), document.apis()].into_iter().map(AsRef::as_ref));
-        let serves = |path: &Box<str>| {
+        let serves = |path: &str| {
             listed.get(path).zip(versions.get(path)).is_some_and(|(listed, wanted)| !listed.0.is_disjoint(&wanted.0))
         };
-        let paths: HashSet<Box<str>> = versions.keys().filter(|path| serves(path)).cloned().collect();
+        let paths: HashSet<Box<str>> = versions.keys().filter(|path| serves(path.as_ref())).cloned().collect();
         (!paths.is_empty()).then(|| Contributor {
             server: member.server.clone(),
             is_live,
