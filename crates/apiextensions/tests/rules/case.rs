@@ -24,9 +24,9 @@ pub(crate) fn run(case: &Value) -> Value {
 /// Validates a definition with the schema, as a new one or as an update of one with the stored schema.
 fn check(case: &Value) -> Vec<FieldError> {
     let (new, options) = (definition(&case["schema"]), ValidationOptions { minor: 36 });
-    match &case["oldSchema"] {
-        Value::Null => validate_definition(&new, &options),
-        stored => validate_definition_update(&definition(stored), &new, &options),
+    match case.get("oldSchema") {
+        None => validate_definition(&new, &options),
+        Some(stored) => validate_definition_update(&definition(stored), &new, &options),
     }
 }
 
