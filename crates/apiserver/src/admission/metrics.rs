@@ -6,12 +6,17 @@ use ::admission::webhook::{ConfigurationKind, FailurePolicy};
 use ::admission::{Answer, Webhook};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
+use super::session::AdmissionPhase;
+
 /// Seconds, as in kube-apiserver.
 const DURATION_BUCKETS: [f64; 7] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0];
+/// Of whole phases, as in kube-apiserver.
+const STEP_BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 /// Codes above are counted as this one, as in kube-apiserver.
 const CODE_MAX: u16 = 600;
 
 pub(super) struct AdmissionMetrics {
+    step: HistogramVec,
     duration: HistogramVec,
     requests: IntCounterVec,
     rejections: IntCounterVec,
@@ -25,18 +30,25 @@ impl AdmissionMetrics {
             registry.register(Box::new(counter.clone())).expect("each name is registered once");
             counter
         };
-        let duration = HistogramVec::new(
-            HistogramOpts::new(
+        let histogram = |name: &str, help: &str, buckets: &[f64], labels: &[&str]| {
+            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+            let histogram = HistogramVec::new(options, labels).expect("the name and labels are valid");
+            registry.register(Box::new(histogram.clone())).expect("each name is registered once");
+            histogram
+        };
+        Self {
+            duration: histogram(
                 "apiserver_admission_webhook_admission_duration_seconds",
                 "How long calls of admission webhooks took, by webhook, type, operation and whether the write was rejected",
-            )
-            .buckets(DURATION_BUCKETS.to_vec()),
-            &["name", "type", "operation", "rejected"],
-        )
-        .expect("the name and labels are valid");
-        registry.register(Box::new(duration.clone())).expect("each name is registered once");
-        Self {
-            duration,
+                &DURATION_BUCKETS,
+                &["name", "type", "operation", "rejected"],
+            ),
+            step: histogram(
+                "apiserver_admission_step_admission_duration_seconds",
+                "How long the phases of admission took with their webhooks, by type, operation and whether the write was rejected",
+                &STEP_BUCKETS,
+                &["type", "operation", "rejected"],
+            ),
             requests: counter(
                 "apiserver_admission_webhook_request_total",
                 "Calls of admission webhooks, by webhook, type, operation, code and whether the write was rejected",
@@ -53,6 +65,16 @@ impl AdmissionMetrics {
                 &["name", "type"],
             ),
         }
+    }
+
+    /// Records a phase that came to its end.
+    pub(super) fn observe_step(&self, phase: AdmissionPhase, operation: &str, is_rejected: bool, duration: Duration) {
+        let phase = match phase {
+            AdmissionPhase::Mutating => "admit",
+            AdmissionPhase::Validating => "validate",
+        };
+        let rejected = if is_rejected { "true" } else { "false" };
+        self.step.with_label_values(&[phase, operation, rejected]).observe(duration.as_secs_f64());
     }
 
     pub(super) fn observe(&self, webhook: &Webhook, operation: &str, answer: &Answer, duration: Duration) {

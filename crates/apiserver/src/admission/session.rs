@@ -46,6 +46,10 @@ struct SessionState {
     /// True once the cache has caught up with the store, so that a refusal counts.
     is_view_current: bool,
     operation: Option<Operation>,
+    /// When the phases began: mutating, validating.
+    began: [Option<Instant>; 2],
+    /// Phases that came to their end once; those of a decision that is made again are not recorded.
+    is_recorded: [bool; 2],
 }
 
 /// The two phases of admission.
@@ -107,6 +111,8 @@ impl AdmissionSession {
         };
         let mut state = self.state.lock();
         state.operation = Some(write.operation);
+        let index = usize::from(phase == AdmissionPhase::Validating);
+        let began = *state.began[index].get_or_insert_with(Instant::now);
         let context = Context {
             view: &CachedView(server),
             kinds: &RequestKinds { server, resource: write.resource },
@@ -122,6 +128,12 @@ impl AdmissionSession {
             AdmissionPhase::Mutating => chain.mutate(&mut run, &context),
             AdmissionPhase::Validating => chain.validate(&mut run, &context),
         };
+        if !matches!(result, Err(Interruption::CallsNeeded(_)))
+            && !std::mem::replace(&mut state.is_recorded[index], true)
+        {
+            let operation = write.operation.as_str();
+            server.admission.metrics.observe_step(phase, operation, result.is_err(), began.elapsed());
+        }
         match result {
             Ok(()) => Ok((run.object, run.notes)),
             Err(Interruption::Refused(status)) => {

@@ -1,6 +1,7 @@
 //! The two places of admission in the sequence of a write.
 
 use ::admission::Operation;
+use ::admission::webhook::PATCH_ANNOTATION;
 use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
 use object::unstructured::metadata_string;
@@ -109,7 +110,11 @@ impl RequestContext<'_> {
         let (object, notes) = self.admission.run(self.server, phase, &admitted, new)?;
         self.execution.add_warnings(notes.warnings().iter().cloned());
         for (key, value) in notes.annotations() {
-            self.record.annotate(key.clone(), || value.clone());
+            if key.starts_with(PATCH_ANNOTATION) {
+                self.record.annotate_with_request(key.clone(), || value.clone());
+            } else {
+                self.record.annotate(key.clone(), || value.clone());
+            }
         }
         // Last of all plugins.
         if let (AdmissionPhase::Validating, Some(object)) = (phase, &object) {
