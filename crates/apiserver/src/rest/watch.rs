@@ -7,6 +7,7 @@ use std::time::Duration;
 use api::{GroupVersionResource, Status};
 use bytes::Bytes;
 use edge::{Body, Response};
+use futures_util::FutureExt as _;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
 use registry::read::{CATCH_UP_TIMEOUT, ReadConsistency};
@@ -75,7 +76,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         deadline,
         is_ended: false,
-        ends_after_changes: false,
+        view_ended_at: None,
         custom_view,
         stop_token: context.server.stream_stop.clone(),
     };
@@ -89,7 +90,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
             Status::too_many_requests(reason, 1)
         })?;
     }
-    events.is_ended = events.ends_after_changes;
+    events.is_ended = events.view_ended_at.is_some();
     let lines = futures_util::stream::unfold(events, |mut events| async move {
         let line = events.next_chunk().await?;
         Some((line, events))
@@ -209,8 +210,8 @@ struct WatchStream {
     next_bookmark: Instant,
     deadline: Instant,
     is_ended: bool,
-    /// True if the watch ends once `changes` are sent.
-    ends_after_changes: bool,
+    /// Set once what the watch shows has ended: the watch ends after the changes up to this revision.
+    view_ended_at: Option<Revision>,
     /// `None` for built-in resources.
     custom_view: Option<CustomView>,
     stop_token: CancellationToken,
@@ -256,8 +257,8 @@ impl WatchStream {
                 if change.key.starts_with(&self.key_prefix) {
                     self.queue_change(&change).await;
                 }
-            } else if self.ends_after_changes {
-                self.is_ended = true;
+            } else if let Some(ended_at) = self.view_ended_at {
+                self.read_last_changes(ended_at);
             } else {
                 self.wait_for_changes().await;
             }
@@ -278,7 +279,21 @@ impl WatchStream {
         let ended_at = custom.view.ended_at().unwrap_or_default();
         let changes = std::mem::take(&mut self.changes);
         self.changes = changes.filter(|change| change.revision <= ended_at).collect::<Vec<_>>().into_iter();
-        self.ends_after_changes = true;
+        self.view_ended_at = Some(ended_at);
+    }
+
+    /// Reads the next changes before the edit that ended what the watch shows, or ends the watch. All of them are in the
+    /// history: the reflector adds changes in the order of revisions, and the edit was read from there.
+    fn read_last_changes(&mut self, ended_at: Revision) {
+        match self.watcher.next_changes().now_or_never() {
+            Some(Ok(mut changes)) => {
+                changes.retain(|change| change.revision <= ended_at);
+                self.is_ended = changes.is_empty();
+                self.changes = changes.into_iter();
+            }
+            Some(Err(too_slow)) => self.end_expired(too_slow),
+            None => self.is_ended = true,
+        }
     }
 
     /// Waits for changes, the next bookmark, the end of what the watch shows, the deadline or the server's shutdown.
