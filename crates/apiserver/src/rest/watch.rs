@@ -29,8 +29,7 @@ use crate::{error_status, json_response, object_codec};
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Initial events that are read ahead if a webhook converts them, so that one call converts many.
 const INITIAL_BATCH_MAX: usize = 100;
-/// The upper bound on the duration of a watch. It keeps a huge `timeoutSeconds` or `--min-request-timeout` from
-/// overflowing the clock.
+/// Keeps a huge `timeoutSeconds` or `--min-request-timeout` from overflowing the clock.
 const WATCH_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
 pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
@@ -217,7 +216,7 @@ struct WatchStream {
     stop_token: CancellationToken,
 }
 
-/// What a watch of a custom resource shows. An edit of the definition that changes it ends the watch.
+/// What a watch of a custom resource shows, until an edit of the definition changes it.
 struct CustomView {
     name: GroupVersionResource,
     definitions: LiveDefinitions,
@@ -283,20 +282,19 @@ impl WatchStream {
     }
 
     /// Reads the next changes before the edit that ended what the watch shows, or ends the watch. All of them are in the
-    /// history: the reflector adds changes in the order of revisions, and the edit was read from there.
+    /// history, which has changes in the order of revisions.
     fn read_last_changes(&mut self, ended_at: Revision) {
         match self.watcher.next_changes().now_or_never() {
             Some(Ok(mut changes)) => {
                 changes.retain(|change| change.revision <= ended_at);
-                self.is_ended = changes.is_empty();
-                self.changes = changes.into_iter();
+                (self.is_ended, self.changes) = (changes.is_empty(), changes.into_iter());
             }
             Some(Err(too_slow)) => self.end_expired(too_slow),
             None => self.is_ended = true,
         }
     }
 
-    /// Waits for changes, the next bookmark, the end of what the watch shows, the deadline or the server's shutdown.
+    /// Waits for changes, the next bookmark, or one of the ends of the watch.
     async fn wait_for_changes(&mut self) {
         let view_end = async {
             match &self.custom_view {
