@@ -8,6 +8,7 @@ use super::*;
 use crate::release::Release;
 use crate::types::types_of;
 use schema::type_check;
+use workloads::workload;
 
 fn with_defaults(release: Release, flags: &str, body: Value) -> Value {
     let gates = FeatureGates::parse(release, flags).unwrap();
