@@ -53,6 +53,7 @@ pub use api_services::ApiServiceController;
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
 pub use services::ServiceRouting;
+pub use webhook::WebhookCredentials;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::admission::AdmissionControl;

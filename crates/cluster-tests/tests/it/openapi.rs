@@ -1,5 +1,8 @@
 //! OpenAPI documents of servers of different releases, and what kubectl makes of them.
 
+mod real;
+mod recorded;
+
 use std::path::Path;
 
 use cluster_tests::client::FullResponse;
