@@ -33,6 +33,8 @@ pub(super) struct ExecutionTracker {
     /// The revision of the store at which the definition of the resource was found changed; 0 if it was not.
     definition_changed_at: AtomicU64,
     warnings: Mutex<Vec<String>>,
+    /// Warnings about the body that a refusal shows too; successful responses get them from the handler.
+    body_warnings: Mutex<Vec<String>>,
     pub(super) companions: Companions,
     pub(super) quota: super::quota::QuotaCharges,
 }
@@ -85,10 +87,18 @@ impl ExecutionTracker {
         std::mem::take(&mut self.warnings.lock())
     }
 
-    /// The final Status of a failed request. After a write it carries no hints that make the client or a forwarding
-    /// server retry the request.
+    /// Replaces the warnings about the body, which a patch has once per attempt.
+    pub(super) fn set_body_warnings(&self, warnings: &[String]) {
+        warnings.clone_into(&mut self.body_warnings.lock());
+    }
+
+    /// The final Status of a failed request, with the warnings so far. After a write it carries no hints that make the
+    /// client or a forwarding server retry the request.
     pub(super) fn failure_status(&self, status: Status) -> Status {
-        if self.is_executed() { status.without_retry_hints() } else { status }
+        let mut status = if self.is_executed() { status.without_retry_hints() } else { status };
+        status.warnings.append(&mut self.body_warnings.lock());
+        status.warnings.append(&mut self.warnings.lock());
+        status
     }
 }
 

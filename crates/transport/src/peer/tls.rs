@@ -109,6 +109,11 @@ impl ClientTls {
         Self { http1_config: Arc::new(config), http2_config: Arc::new(sharing), generation }
     }
 
+    /// For a client that offers HTTP/2, then HTTP/1.1.
+    pub fn http2_config(&self) -> Arc<ClientConfig> {
+        self.http2_config.clone()
+    }
+
     /// Trusts the certificates of a bundle in PEM, which an API object holds. `own` is the client certificate with its
     /// key, in PEM.
     pub fn for_object_bundle(pem: &[u8], own: Option<(&[u8], &[u8])>) -> Result<Self, String> {
