@@ -1,6 +1,7 @@
 //! Admission: webhooks over real TLS, and built-in plugins.
 
 mod configuration;
+mod forwarded;
 mod plugins;
 mod quotas;
 mod webhooks;
