@@ -145,7 +145,7 @@ fn server(number: usize) -> Arc<str> {
 
 fn candidate(number: usize, peer: &ScriptedPeer) -> Candidate {
     let address = Address::new("127.0.0.1", peer.address.port()).unwrap();
-    Candidate { id: server(number), address }
+    Candidate::new(server(number), address)
 }
 
 /// The status of a server that executed nothing, as a peer sends it.

@@ -13,7 +13,9 @@ use rustls::pki_types::ServerName;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use transport::Reloading;
-use transport::peer::{ClientTls, ConnectionPool, Connector, Dialer, PoolLimits, PooledConnection, RequestBody};
+use transport::peer::{
+    ClientTls, ConnectionPool, Connector, Dialer, PoolLimits, PooledConnection, RequestBody, ServerTrust,
+};
 
 use crate::error::{TIMED_OUT, connection_reason, dial_reason};
 use crate::response::{refusal, retry_after};
@@ -198,10 +200,11 @@ impl Webhook {
             }
         };
         // As in kube-apiserver, a bundle of white space is none.
-        let tls = match config.ca_bundle.trim_ascii() {
-            [] => ClientTls::for_system_authorities(),
-            bundle => ClientTls::for_object_bundle(bundle),
+        let trust = match config.ca_bundle.trim_ascii() {
+            [] => ServerTrust::System,
+            bundle => ServerTrust::Bundle(bundle),
         };
+        let tls = ClientTls::for_object(trust, None);
         let tls = tls.map_err(|error| format!("unable to load root certificates: {error}"))?;
         let name = ServerName::try_from(server_name.clone()).map_err(|error| format!("{server_name:?}: {error}"))?;
         let connector = Connector::new(Reloading::fixed(tls), dialer.clone()).with_server_name(name);

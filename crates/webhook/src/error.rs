@@ -44,10 +44,10 @@ pub enum WebhookError {
 }
 
 /// The text after which the time was over.
-pub(crate) const TIMED_OUT: &str = "context deadline exceeded";
+pub const TIMED_OUT: &str = "context deadline exceeded";
 
 /// Go's text for a failed dial. `name` is the expected name of the server.
-pub(crate) fn dial_reason(error: &DialError, host: &str, port: u16, name: &str) -> String {
+pub fn dial_reason(error: &DialError, host: &str, port: u16, name: &str) -> String {
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     match error {
         DialError::Unreachable(error) => match errno_text(error.kind()) {
@@ -102,7 +102,7 @@ fn tls_reason(error: &io::Error, name: &str) -> String {
 }
 
 /// Go's text for a connection that broke before the response.
-pub(crate) fn connection_reason(error: &PeerConnectionError) -> String {
+pub fn connection_reason(error: &PeerConnectionError) -> String {
     match error {
         PeerConnectionError::Http1(error) if error.is_incomplete_message() || error.is_canceled() => "EOF".to_owned(),
         PeerConnectionError::Http1(error) if error.is_parse() => {

@@ -14,7 +14,7 @@ mod response;
 mod tests;
 
 pub use client::{Dialers, WebhookClient};
-pub use error::WebhookError;
+pub use error::{TIMED_OUT, WebhookError, connection_reason, dial_reason};
 pub use resolver::{ResolveError, ServiceAddress, ServiceResolver};
 
 use std::time::Duration;
