@@ -54,7 +54,8 @@ impl RemoteApiService {
     pub fn from_object(api_service: &JsonObject) -> Option<Self> {
         let spec = api_service.get("spec")?;
         let service = spec.get("service").filter(|service| !service.is_null())?;
-        let text = |object: &Value, field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |object: &Value, field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let priority = |field: &str| {
             let stated = spec.get(field).and_then(Value::as_i64).unwrap_or_default();
             i32::try_from(stated).unwrap_or(i32::MAX)
@@ -108,7 +109,10 @@ mod tests {
         let found = read(json!({"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100,
             "versionPriority": 30, "service": {"namespace": "kube-system", "name": "metrics"}, "caBundle": "eCAK"}))
         .unwrap();
-        assert_eq!((found.name().as_str(), found.path().as_str()), ("v1beta1.metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1"));
+        assert_eq!(
+            (found.name().as_str(), found.path().as_str()),
+            ("v1beta1.metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1")
+        );
         assert_eq!((found.server.port, found.server.server_name().as_str()), (443, "metrics.kube-system.svc"));
         assert_eq!((found.server.ca_bundle.as_slice(), found.server.skips_verification), (b"x".as_slice(), false));
         assert_eq!((found.group_priority, found.version_priority), (100, 30));

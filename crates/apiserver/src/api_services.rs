@@ -133,11 +133,15 @@ impl ApiServiceController {
                 false => served_by_others(view.as_deref(), &name),
             };
             let extension_api = extension_apis.get_by_name(&name).filter(|_| writes_conditions);
-            let next = |current: Option<&JsonObject>| {
-                match decide(current, wanted, served_by_others, may_update, current_time()) {
-                    AutomaticAction::Keep => update_condition(current, extension_api.map(|api| &**api)),
-                    action @ (AutomaticAction::Put(_) | AutomaticAction::Delete) => action,
-                }
+            let next = |current: Option<&JsonObject>| match decide(
+                current,
+                wanted,
+                served_by_others,
+                may_update,
+                current_time(),
+            ) {
+                AutomaticAction::Keep => update_condition(current, extension_api.map(|api| &**api)),
+                action @ (AutomaticAction::Put(_) | AutomaticAction::Delete) => action,
             };
             if next(current.as_ref()) == AutomaticAction::Keep {
                 continue;

@@ -54,9 +54,7 @@ pub use crate::admission::AdmissionConfig;
 pub use api_services::ApiServiceController;
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
-pub use extension_apis::{
-    ExtensionApi, ExtensionApiFollower, ExtensionConfig, ForwardedRedirects, LiveExtensionApis,
-};
+pub use extension_apis::{ExtensionApi, ExtensionApiFollower, ExtensionConfig, ForwardedRedirects, LiveExtensionApis};
 pub use services::ServiceRouting;
 pub use shared_resources::SharedPublisher;
 

@@ -68,10 +68,10 @@ impl SharedParts {
         {
             return last.combined.clone();
         }
-        let delegated = self.extensions.iter().map(|part| DefinedResource::GroupVersion {
-            group: part.group.clone(),
-            version: part.version.clone(),
-        });
+        let delegated = self
+            .extensions
+            .iter()
+            .map(|part| DefinedResource::GroupVersion { group: part.group.clone(), version: part.version.clone() });
         let defined = custom.defined.iter().cloned().chain(delegated).collect();
         let mut parts = self.custom.custom_discovery().group_versions;
         parts.extend(self.extensions.iter().cloned());

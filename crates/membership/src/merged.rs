@@ -144,12 +144,7 @@ fn are_same_inputs(a: &[MergedInput], b: &[MergedInput]) -> bool {
 type ContributionKey = (*const ServerDocument, *const Exclusion, *const GroupDiscoveryList, bool);
 
 fn contribution_key(input: &MergedInput) -> ContributionKey {
-    (
-        Arc::as_ptr(&input.document),
-        Arc::as_ptr(&input.exclusion),
-        Arc::as_ptr(&input.shared_groups),
-        input.is_own,
-    )
+    (Arc::as_ptr(&input.document), Arc::as_ptr(&input.exclusion), Arc::as_ptr(&input.shared_groups), input.is_own)
 }
 
 /// The contribution of each server. It is computed once per document, and reused from the last inputs.
@@ -194,12 +189,10 @@ fn exclude_from_groups(
     if exclusion.is_empty() || !groups.items().iter().any(|group| is_touched(group)) {
         return groups.clone();
     }
-    Arc::new(groups.filter_map_groups(|group| {
-        match (is_touched(group), is_own) {
-            (false, _) => Some(group.clone()),
-            (true, true) => remove_taken_over_versions(group, exclusion),
-            (true, false) => exclude_from_group(group, exclusion),
-        }
+    Arc::new(groups.filter_map_groups(|group| match (is_touched(group), is_own) {
+        (false, _) => Some(group.clone()),
+        (true, true) => remove_taken_over_versions(group, exclusion),
+        (true, false) => exclude_from_group(group, exclusion),
     }))
 }
 

@@ -71,8 +71,7 @@ impl Server {
         let core = ServerCore::start(&config, &local, rules.clone(), &prepared, &store, &tasks, &streams_end);
         let live = core.server.definitions();
         let extension_apis = core.server.extension_apis();
-        let ports =
-            PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live, Some(&extension_apis));
+        let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live, Some(&extension_apis));
         if let Some(forwarder) = extension_apis.forwarder() {
             let trust = ports.cluster_authentication.clone();
             peers::start_removing_identity_headers(forwarder.clone(), trust, &tasks);

@@ -101,10 +101,20 @@ fn tls_reason(error: &io::Error, name: &str) -> String {
     format!("tls: failed to verify certificate: {reason}")
 }
 
+/// True if the connection ended without the end of TLS.
+fn is_unexpected_end(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_end = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+    error.source().is_some_and(|cause| cause.downcast_ref().is_some_and(is_end) || is_unexpected_end(cause))
+}
+
 /// Go's text for a connection that broke before the response.
 pub fn connection_reason(error: &PeerConnectionError) -> String {
     match error {
-        PeerConnectionError::Http1(error) if error.is_incomplete_message() || error.is_canceled() => "EOF".to_owned(),
+        PeerConnectionError::Http1(error)
+            if error.is_incomplete_message() || error.is_canceled() || is_unexpected_end(error) =>
+        {
+            "EOF".to_owned()
+        }
         PeerConnectionError::Http1(error) if error.is_parse() => {
             format!("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}")
         }

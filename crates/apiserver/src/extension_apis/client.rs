@@ -88,10 +88,7 @@ pub(super) enum FetchedDiscovery {
     /// The same as before.
     Unchanged,
     /// Its aggregated document.
-    Document {
-        etag: Option<HeaderValue>,
-        groups: Arc<GroupDiscoveryList>,
-    },
+    Document { etag: Option<HeaderValue>, groups: Arc<GroupDiscoveryList> },
     /// It has no aggregated document: the resources of each group-version by name of the APIService, `None` where the request failed.
     Legacy(Vec<(String, Option<Vec<Arc<ResourceDiscovery>>>)>),
 }
@@ -145,7 +142,8 @@ impl ExtensionClient {
         let certificate = self.proxy_certificate.get();
         let mut connectors = self.connectors.lock();
         let prefix = |number: u64| format!("{}/{}#{number} ", server.namespace, server.service);
-        if let Some(known) = connectors.by_server.get(server).filter(|known| Arc::ptr_eq(&known.certificate, &certificate))
+        if let Some(known) =
+            connectors.by_server.get(server).filter(|known| Arc::ptr_eq(&known.certificate, &certificate))
         {
             return Ok((known.connector.clone(), prefix(known.number)));
         }

@@ -241,8 +241,7 @@ impl ExtensionApiFollower {
             let availability = Availability::failed_discovery(missing);
             self.metrics.record(name, &availability, None);
             let listed = Some(ListedResources::after_failure(None));
-            tracked.api =
-                Arc::new(ExtensionApi { availability: Some(availability), listed, ..(*tracked.api).clone() });
+            tracked.api = Arc::new(ExtensionApi { availability: Some(availability), listed, ..(*tracked.api).clone() });
         }
         let revision = self.snapshots.borrow().revision;
         self.publish(revision);
@@ -287,12 +286,7 @@ impl ExtensionApiFollower {
         }
     }
 
-    fn take_discovery(
-        &mut self,
-        server: &ExtensionServer,
-        result: Result<FetchedDiscovery, String>,
-        now: Instant,
-    ) {
+    fn take_discovery(&mut self, server: &ExtensionServer, result: Result<FetchedDiscovery, String>, now: Instant) {
         let Some(tracked) = self.servers.get_mut(server) else { return };
         tracked.fetch.finish(result.is_ok(), now);
         let mut legacy = HashMap::new();
