@@ -111,7 +111,7 @@ mod tests {
                        \"https\"";
         check(Some(service.clone()), &[slice("https", Some(false))], missing);
         check(Some(service.clone()), &[slice("http", None)], missing);
-        check(Some(service.clone()), &[slice("http", None), slice("https", None)], "passed");
+        check(Some(service), &[slice("http", None), slice("https", None)], "passed");
         check(Some(json!({"spec": {"type": "ExternalName"}})), &[], "passed");
     }
 }

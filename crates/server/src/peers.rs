@@ -12,6 +12,7 @@ use apiserver::storage_ports::{PeeringStorage, PublishedClusterAuthentication};
 use discovery::GroupDiscoveryList;
 use edge::health::{HealthCheck, HealthPages};
 use edge::merged_discovery::{MergeDiscovery, MergedPages};
+use edge::openapi::{LocalOpenApi, MergedOpenApi};
 use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
@@ -156,6 +157,7 @@ pub(crate) fn start(
     advertised: SocketAddr,
     ports: PeeringStorage,
     shared: watch::Receiver<SharedResources>,
+    local_openapi: Arc<dyn LocalOpenApi>,
     registry: &prometheus::Registry,
     tasks: &Tasks,
 ) -> anyhow::Result<Option<StartedPeers>> {
@@ -200,6 +202,9 @@ pub(crate) fn start(
                 merge_discovery: config.merge_discovery,
                 oldest_version: apiserver::oldest_aggregated_version(served_resources.release()),
             },
+            merged_openapi: forwarder
+                .clone()
+                .map(|forwarder| MergedOpenApi::new(Some(local_openapi), Arc::new(PeerFetch::new(forwarder)))),
             mismatch_policy: RouteMismatchPolicy::RejectLocally,
             peer_response_headers: config.peer_response_headers,
             has_joined: joined.subscribe(),
@@ -249,7 +254,7 @@ const IDENTITY_HEADERS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Removes from forwarded requests every header that a server on the same storage reads as identity. Peers and extension API servers
 /// trust this server's front-proxy certificate, so that they would believe what a client wrote there.
-pub(crate) fn start_removing_identity_headers(
+fn start_removing_identity_headers(
     forwarder: Forwarder,
     cluster_authentication: PublishedClusterAuthentication,
     tasks: &Tasks,
@@ -275,6 +280,17 @@ pub(crate) fn start_removing_identity_headers(
             }
         }
     });
+}
+
+/// Removes those headers from requests to extension API servers.
+pub(crate) fn start_extension_identity(
+    extension_apis: &apiserver::LiveExtensionApis,
+    ports: &PeeringStorage,
+    tasks: &Tasks,
+) {
+    if let Some(forwarder) = extension_apis.forwarder() {
+        start_removing_identity_headers(forwarder.clone(), ports.cluster_authentication.clone(), tasks);
+    }
 }
 
 fn report_if_disabled(config: &PeerConfig, metrics: &Metrics) {

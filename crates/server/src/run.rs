@@ -64,26 +64,18 @@ impl Server {
         let metrics = prometheus::Registry::new();
         let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
         let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
-        let url_dialer = Dialer::start(&config.peers.egress, &tasks).context("--egress-selector-config-file")?;
-        let webhooks = WebhookConfig { url_dialer, routing: config.service_routing };
-        let extensions = peers::extension_config(&config, &tasks)?;
-        let local = config.apiserver_config(address, webhooks, extensions, &metrics);
+        let local = handler_config(&config, address, &metrics, &tasks)?;
         let core = ServerCore::start(&config, &local, rules.clone(), &prepared, &store, &tasks, &streams_end);
         let live = core.server.definitions();
         let extension_apis = core.server.extension_apis();
         let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live, Some(&extension_apis));
-        if let Some(forwarder) = extension_apis.forwarder() {
-            let trust = ports.cluster_authentication.clone();
-            peers::start_removing_identity_headers(forwarder.clone(), trust, &tasks);
-        }
-        let shared = core.server.shared_resources().subscribe();
-        let mut cluster = peers::start(&config, address, ports.clone(), shared, &metrics, &tasks)?;
+        peers::start_extension_identity(&extension_apis, &ports, &tasks);
+        let (shared, openapi) = (core.server.shared_resources().subscribe(), core.server.clone());
+        let mut cluster = peers::start(&config, address, ports.clone(), shared, openapi, &metrics, &tasks)?;
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
-        let gates = &config.gates;
-        let controllers =
-            controllers::start(&config.controllers, tokens, gates, listens, &trust, &started, &metrics, &tasks)?;
+        let controllers = controllers::start(&config, tokens, listens, &trust, &started, &metrics, &tasks)?;
         let settings = bootstrap::BootstrapConfig {
             address,
             service_ip: config.kubernetes_service_ip,
@@ -93,11 +85,7 @@ impl Server {
         let putting =
             bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
         tasks.spawn_once("bootstrap", putting);
-        // Without a cluster there is nothing to join.
-        let has_joined =
-            cluster.as_ref().map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
-        let api_services = ApiServiceController::new(core.server.clone(), members.cloned(), has_joined);
-        tasks.spawn("api-services", |stop| api_services.run(stop));
+        start_api_services(&core, cluster.as_ref(), &tasks);
         let probe = StorageProbe::start(store.store(), &tasks);
         let mut checks = health_checks(probe, &core, started, draining.clone(), cluster.as_ref());
         checks.extend(versions.as_ref().map(RunningStorageVersions::health_checks).into_iter().flatten());
@@ -202,6 +190,18 @@ impl Server {
     }
 }
 
+/// The configuration of the REST handlers.
+fn handler_config(
+    config: &Config,
+    address: SocketAddr,
+    metrics: &prometheus::Registry,
+    tasks: &Tasks,
+) -> anyhow::Result<apiserver::Config> {
+    let url_dialer = Dialer::start(&config.peers.egress, tasks).context("--egress-selector-config-file")?;
+    let webhooks = WebhookConfig { url_dialer, routing: config.service_routing };
+    Ok(config.apiserver_config(address, webhooks, peers::extension_config(config, tasks)?, metrics))
+}
+
 /// Watch cache, registry and REST handlers over the store.
 struct ServerCore {
     cache: WatchCache,
@@ -250,6 +250,14 @@ impl ServerCore {
         }
         Self { cache, registry, server, policy_progress: known }
     }
+}
+
+/// Keeps the automatic APIServices. Without a cluster there is nothing to join before that.
+fn start_api_services(core: &ServerCore, cluster: Option<&peers::StartedPeers>, tasks: &Tasks) {
+    let members = cluster.map(|started| started.participant.cluster().clone());
+    let has_joined = cluster.map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
+    let api_services = ApiServiceController::new(core.server.clone(), members, has_joined);
+    tasks.spawn("api-services", |stop| api_services.run(stop));
 }
 
 fn health_checks(

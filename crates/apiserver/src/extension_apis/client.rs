@@ -165,14 +165,13 @@ impl ExtensionClient {
     }
 
     /// Forgets the connections of all servers but these.
-    pub(super) fn retain_servers<'a>(&self, servers: impl Iterator<Item = &'a ExtensionServer> + Clone) {
+    pub(super) fn retain_servers(&self, servers: &[&ExtensionServer]) {
         let ids: Vec<Arc<str>> = servers
-            .clone()
+            .iter()
             .filter_map(|server| self.candidates(server).ok())
             .flat_map(|candidates| candidates.into_iter().map(|candidate| candidate.id))
             .collect();
-        let is_known = |server: &ExtensionServer| servers.clone().any(|known| known == server);
-        self.connectors.lock().by_server.retain(|server, _| is_known(server));
+        self.connectors.lock().by_server.retain(|server, _| servers.contains(&server));
         self.forwarder.retain_candidates(|id| ids.iter().any(|known| **known == *id));
     }
 

@@ -194,7 +194,7 @@ impl ExtensionApiFollower {
             let is_named = |server: &ExtensionServer| apis.values().any(|it| it.api.api_service.server == *server);
             self.servers.retain(|server, _| is_named(server));
             if let Some(client) = &self.client {
-                client.retain_servers(self.servers.keys());
+                client.retain_servers(&self.servers.keys().collect::<Vec<_>>());
             }
         }
     }
