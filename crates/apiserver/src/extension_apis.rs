@@ -110,6 +110,11 @@ impl LiveExtensionApis {
         self.snapshots.borrow().clone()
     }
 
+    /// The group-version, if an APIService gives it to an extension API server.
+    pub(crate) fn get(&self, group: &str, version: &str) -> Option<Arc<ExtensionApi>> {
+        self.snapshots.borrow().get(group, version).cloned()
+    }
+
     /// The value as it changes.
     pub fn snapshots(&self) -> watch::Receiver<Arc<ExtensionApis>> {
         self.snapshots.clone()

@@ -321,22 +321,22 @@ impl ApiServer {
     /// group-versions that are not built in only after the APIServices have caught up with storage.
     async fn extension_api(&self, target: &Target<'_>) -> Result<Option<Arc<ExtensionApi>>, Status> {
         let Some((group, version)) = extension_group_version(target) else { return Ok(None) };
-        let found = self.extension_apis.snapshot().get(group, version).cloned();
-        let custom = self.definitions.snapshot();
-        let is_listed = match target {
+        let found = self.extension_apis.get(group, version);
+        let custom = || self.definitions.snapshot();
+        let is_listed = || match target {
             Target::Resource(target) => {
-                self.is_built_in(target) || custom.resource(target.group_version_resource()).is_some()
+                self.is_built_in(target) || custom().resource(target.group_version_resource()).is_some()
             }
-            Target::NonResource(_) => custom.shared().groups.version(group, version).is_some(),
+            Target::NonResource(_) => custom().shared().groups.version(group, version).is_some(),
         };
-        if found.is_some() || is_listed || self.discovery_pages.has_built_in_version(group, version) {
+        if found.is_some() || is_listed() || self.discovery_pages.has_built_in_version(group, version) {
             return Ok(found);
         }
         if !self.extension_apis.catch_up().await {
             let behind = "the APIServices have not caught up with storage";
             return Err(Status::service_unavailable(behind).with_retry_after(1));
         }
-        Ok(self.extension_apis.snapshot().get(group, version).cloned())
+        Ok(self.extension_apis.get(group, version))
     }
 
     fn resolve(&self, name: GroupVersionResource<&str>) -> Option<Arc<Resource>> {

@@ -11,6 +11,7 @@
 
 mod attempt;
 mod bandwidth;
+mod candidate;
 mod classify;
 mod error;
 mod fetch;
@@ -36,8 +37,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use api::Verb;
 use api::target::ResourceTarget;
-use api::{Address, Verb};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
@@ -48,6 +49,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use transport::peer::{BoxError, Connector, PoolLimits};
 
+pub use candidate::Candidate;
 pub use error::{Execution, ForwardError, PeerError, PeerFailure};
 pub use fetch::GetError;
 pub use forwarded_response::{FailedAttempts, ForwardedBody, RespondingPeer};
@@ -125,36 +127,6 @@ impl Default for ForwardLimits {
             queue: QueueLimits::NONE,
             pool: PoolLimits::default(),
         }
-    }
-}
-
-/// A server that can serve a request.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    /// Identifies the server in metrics, logs and [`RespondingPeer`]; what it means is the caller's concern.
-    pub id: Arc<str>,
-    /// Where the server listens. A candidate with another address under the same id is a new one: nothing that was observed of the
-    /// old one counts.
-    pub address: Address,
-    /// Connections with the front-proxy certificate to a server that is verified in a way of its own; `None` for
-    /// [`ForwarderConfig::front_proxy_connector`]. With another connector a candidate is a new one, as with another address.
-    pub connector: Option<Arc<Connector>>,
-}
-
-impl Candidate {
-    /// A candidate that is verified like all others.
-    pub fn new(id: Arc<str>, address: Address) -> Self {
-        Self { id, address, connector: None }
-    }
-
-    /// True if what was observed of the other candidate counts for this one.
-    pub(crate) fn is_reached_like(&self, other: &Self) -> bool {
-        let is_same_connector = match (&self.connector, &other.connector) {
-            (None, None) => true,
-            (Some(connector), Some(other)) => Arc::ptr_eq(connector, other),
-            (None, Some(_)) | (Some(_), None) => false,
-        };
-        self.address == other.address && is_same_connector
     }
 }
 

@@ -1,5 +1,5 @@
-use api::Status;
 use api::status::{CAUSE_NOT_SERVED_BY_PEER, CAUSE_PEER_NOT_READY};
+use api::{Address, Status};
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use parking_lot::Mutex;

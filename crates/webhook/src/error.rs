@@ -101,25 +101,30 @@ fn tls_reason(error: &io::Error, name: &str) -> String {
     format!("tls: failed to verify certificate: {reason}")
 }
 
-/// True if the connection ended without the end of TLS.
-fn is_unexpected_end(error: &(dyn std::error::Error + 'static)) -> bool {
-    let is_end = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
-    error.source().is_some_and(|cause| cause.downcast_ref().is_some_and(is_end) || is_unexpected_end(cause))
+/// The error of the connection below HTTP, if there is one.
+fn connection_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e io::Error> {
+    let cause = error.source()?;
+    cause.downcast_ref().or_else(|| connection_error(cause))
 }
 
 /// Go's text for a connection that broke before the response.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the system has more kinds of errors than a connection has")]
 pub fn connection_reason(error: &PeerConnectionError) -> String {
     match error {
-        PeerConnectionError::Http1(error)
-            if error.is_incomplete_message() || error.is_canceled() || is_unexpected_end(error) =>
-        {
-            "EOF".to_owned()
-        }
+        PeerConnectionError::Http1(error) if error.is_incomplete_message() || error.is_canceled() => "EOF".to_owned(),
         PeerConnectionError::Http1(error) if error.is_parse() => {
             format!("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}")
         }
         other @ (PeerConnectionError::Http1(_)
         | PeerConnectionError::Http2(_)
-        | PeerConnectionError::BodyNotAllowed) => other.to_string(),
+        | PeerConnectionError::BodyNotAllowed) => match connection_error(other) {
+            None => other.to_string(),
+            Some(cause) => match cause.kind() {
+                io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+                io::ErrorKind::ConnectionReset => "read: connection reset by peer".to_owned(),
+                io::ErrorKind::BrokenPipe => "write: broken pipe".to_owned(),
+                _ => cause.to_string(),
+            },
+        },
     }
 }

@@ -149,6 +149,11 @@ async fn serve_in_mode(
                 return;
             }
         }
+        if received.request_line.contains("/shell") {
+            connection.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n").await;
+            let line = connection.read_exactly("hello".len()).await.unwrap_or_default();
+            return connection.write(&format!("{line} to you")).await;
+        }
         if received.request_line.contains("watch=") {
             return stream_events(connection, events.subscribe()).await;
         }

@@ -85,6 +85,6 @@ fn slow_and_broken_extension_servers_are_unavailable() {
     }
     extension.set_mode(Mode::LosesResponses);
     let lost = block_on(a.create(GADGETS, &gadget("once")));
-    assert_eq!(shown(&lost), "503 error trying to reach service: EOF");
+    assert!(shown(&lost).starts_with("503 error trying to reach service: "), "{}", shown(&lost));
     assert_eq!(extension.creates(), 1, "a write that may have been executed is not sent again");
 }

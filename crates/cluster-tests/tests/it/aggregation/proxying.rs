@@ -3,6 +3,7 @@
 use cluster_tests::tools::{is_skipped, kubectl};
 use cluster_tests::watch_reader::WatchReader;
 use http::Method;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::extension_server::{GADGETS, GROUP, NAME, gadget};
 use super::*;
@@ -65,6 +66,33 @@ fn every_server_proxies_to_a_registered_extension_server() {
             assert!(table.starts_with("NAME   SIZE\n") && table.contains("g1     3"), "{table}");
         }
         drop(extension);
+    });
+}
+
+#[test]
+fn upgraded_connections_reach_the_extension_server_with_the_user() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("a", &[]);
+    let a = plane.admin("a");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let extension = ExtensionServer::start().await;
+        extension.register(&a).await;
+        let mut stream = a.tls_stream(None).await.unwrap();
+        let request =
+            format!("GET {GADGETS}/g/shell HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+        stream.write_all(b"hello").await.unwrap();
+        let mut answer = vec![0; "hello to you".len()];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, b"hello to you");
+        let seen = extension.take_proxied().await;
+        assert_eq!(seen.last().unwrap().header("x-remote-user"), ["kubernetes-admin"]);
     });
 }
 
