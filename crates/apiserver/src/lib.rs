@@ -57,6 +57,7 @@ pub use discovery_pages::oldest_aggregated_version;
 pub use extension_apis::{ExtensionApi, ExtensionApiFollower, ExtensionConfig, ForwardedRedirects, LiveExtensionApis};
 pub use services::ServiceRouting;
 pub use shared_resources::SharedPublisher;
+pub use webhook::WebhookCredentials;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::admission::AdmissionControl;

@@ -137,9 +137,10 @@ impl RequestContext<'_> {
                 Err(WriteError::CompanionChanged { key, current, as_of }) => {
                     companion_rounds += 1;
                     companions.record(key.clone(), FoundCompanion { entry: current.clone(), as_of: *as_of });
-                    // The next decision reads quotas from the cache.
-                    let _ = registry.cache().wait_for_revision(*as_of, COMPANION_WAIT_MAX).await;
-                    true
+                    // The next decision may read the companion from the cache.
+                    let remaining = self.deadline.saturating_duration_since(tokio::time::Instant::now());
+                    let _ = registry.cache().wait_for_revision(*as_of, COMPANION_WAIT_MAX.min(remaining)).await;
+                    !remaining.is_zero()
                 }
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {

@@ -158,6 +158,14 @@ impl ClientCertificate {
         Reloading::start(watched, move || Self::load(&files), tasks)
     }
 
+    /// Reads a certificate chain and its key in PEM.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, String> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let chain = chain.map_err(|error| format!("client certificate: {error}"))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("client key: {error}"))?;
+        Ok(Self { chain, key })
+    }
+
     fn load(files: &CertificateFiles) -> Result<Self, ClientTlsError> {
         let name = |file: &Path| file.display().to_string();
         let chain = read_certificates(&files.certificate)
