@@ -75,8 +75,9 @@ impl Server {
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
         let gates = &config.gates;
+        let migrations = config.controllers.migrations(&config.served_resources, store.store(), &config.prefix);
         let controllers =
-            controllers::start(&config.controllers, tokens, gates, listens, &trust, &started, &metrics, &tasks)?;
+            controllers::start(&config.controllers, tokens, gates, migrations, listens, &trust, &started, &metrics, &tasks)?;
         let settings = bootstrap::BootstrapConfig {
             address,
             service_ip: config.kubernetes_service_ip,

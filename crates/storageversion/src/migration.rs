@@ -6,6 +6,7 @@
 //! as the agreement changes. A survey that finds nothing to do, between two equal observations of the writers, is the
 //! proof that a migration is done; responses to rewrites prove nothing.
 
+pub mod evidence;
 pub mod run;
 pub mod writers;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use evidence::{DefinitionState, reported_writers};
 pub use run::{MigrationOutcome, MigrationPort, MigrationSettings, Progress, RewriteOutcome, migrate};
 pub use writers::{AgreedWriters, HoldReason, Writer, WriterEvidence};
 
