@@ -31,6 +31,8 @@ const GATEWAY_IDENTITY: &str = "apiserver-gateway";
 pub struct ClusterAccess {
     client: AdminClient,
     address: String,
+    connector: Arc<Connector>,
+    token: Option<String>,
     /// Inline `*-data` credentials as memfds, kept open because the TLS configuration refers to them by path.
     _memfds: Vec<std::fs::File>,
 }
@@ -91,8 +93,19 @@ impl ClusterAccess {
             .map_err(|error| ClusterError::UnsupportedKubeconfig(error.to_string()))?;
         let connector = Arc::new(Connector::new(Reloading::fixed(tls), Dialer::direct()));
         let token = user["token"].as_str().map(str::to_owned);
-        let client = AdminClient::new(&connector, &host, port).with_token(token);
-        Ok(Self { client, address: address.to_owned(), _memfds: memfds })
+        let client = AdminClient::new(&connector, &host, port).with_token(token.clone());
+        Ok(Self { client, address: address.to_owned(), connector, token, _memfds: memfds })
+    }
+
+    /// The client of the address in the kubeconfig.
+    pub fn client(&self) -> &AdminClient {
+        &self.client
+    }
+
+    /// A client of another server, `https://host:port`, with the same credentials.
+    pub fn client_of(&self, address: &str) -> Result<AdminClient, ClusterError> {
+        let (host, port) = host_and_port(address)?;
+        Ok(AdminClient::new(&self.connector, &host, port).with_token(self.token.clone()))
     }
 }
 
