@@ -112,7 +112,10 @@ mod tests {
         };
         check("*", &Controller::ALL);
         check("", &[]);
-        check("*,-namespace", &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota, StorageVersionMigrator]);
+        check(
+            "*,-namespace",
+            &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota, StorageVersionMigrator],
+        );
         check("-garbage-collector-controller,*,-svm", &[Namespace, ServiceAccount, RootCaPublisher, ResourceQuota]);
         check("namespace-controller,garbagecollector", &[Namespace, GarbageCollector]);
         check("-namespace,namespace", &[]);

@@ -33,6 +33,8 @@ use objects::MigrationObject;
 const CONCURRENT_MIGRATIONS: usize = 16;
 /// The interval of looks at all objects: finds those whose start failed, and resources to migrate automatically.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
+/// The first look, when the servers of a cluster that starts have reported.
+const FIRST_RESYNC: Duration = Duration::from_secs(5);
 /// Observations of the writers while a migration is held.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Informer events that may be queued.
@@ -104,7 +106,7 @@ pub(crate) async fn run(config: Config) {
     let mut running: FuturesUnordered<BoxFuture<'static, String>> = FuturesUnordered::new();
     let mut started: HashSet<String> = HashSet::new();
     let mut automatic = automatic::AutomaticMigrations::new(config.clone(), discovery.clone());
-    let mut resync = tokio::time::interval_at(Instant::now() + RESYNC_INTERVAL, RESYNC_INTERVAL);
+    let mut resync = tokio::time::interval_at(Instant::now() + FIRST_RESYNC, RESYNC_INTERVAL);
     let mut is_listed = false;
     loop {
         let is_due = tokio::select! {

@@ -14,6 +14,7 @@ use kinds::ServedResources;
 use store::Store;
 use tasks::Tasks;
 
+use crate::Config;
 use crate::certificates::ServerCertificates;
 use crate::stored_objects::StoreSurveys;
 
@@ -37,6 +38,14 @@ pub struct ControllerConfig {
     pub migration_linger: Duration,
     /// `--root-ca-file`; `None`: the authority that signed a generated serving certificate.
     pub root_ca_file: Option<PathBuf>,
+}
+
+/// What the controllers get of the server that they run in.
+pub(crate) struct ControllerPorts {
+    /// Known to this server alone.
+    pub(crate) tokens: ControllerTokens,
+    /// Read for the proof of storage migrations.
+    pub(crate) store: Arc<dyn Store>,
 }
 
 /// New tokens, known to this server alone.
@@ -78,7 +87,7 @@ impl ControllerConfig {
     }
 
     /// Settings of storage migrations; `None` if the server does not serve the API of migrations.
-    pub(crate) fn migrations(
+    fn migrations(
         &self,
         served_resources: &ServedResources,
         store: Arc<dyn Store>,
@@ -134,12 +143,9 @@ impl ControllerConfig {
 
 /// Starts the controllers once the bootstrap roles exist. Stop the returned tasks before the server stops serving; connections
 /// last as long as `tasks`, so that the controllers can release their leases.
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn start(
-    config: &ControllerConfig,
-    tokens: ControllerTokens,
-    gates: &kinds::FeatureGates,
-    migrations: Option<MigrationConfig>,
+    config: &Config,
+    ControllerPorts { tokens, store }: ControllerPorts,
     listen_address: SocketAddr,
     certificates: &ServerCertificates,
     bootstrap_progress: &bootstrap::BootstrapProgress,
@@ -147,10 +153,12 @@ pub(crate) fn start(
     tasks: &Tasks,
 ) -> anyhow::Result<Tasks> {
     let controller_tasks = Tasks::new();
-    if config.selection.is_empty() {
+    if config.controllers.selection.is_empty() {
         return Ok(controller_tasks);
     }
-    let config = config.controllers_config(listen_address, certificates, tokens, gates.clone(), migrations)?;
+    let migrations = config.controllers.migrations(&config.served_resources, store, &config.prefix);
+    let gates = config.gates.clone();
+    let config = config.controllers.controllers_config(listen_address, certificates, tokens, gates, migrations)?;
     let metrics = controllers::Metrics::new(metrics);
     let (started, controllers, connections) = (bootstrap_progress.clone(), controller_tasks.clone(), tasks.clone());
     controller_tasks.spawn_once("controllers", async move {

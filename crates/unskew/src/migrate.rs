@@ -160,8 +160,7 @@ async fn dry_run(cluster: &StockCluster<'_>, label: &str, form: &TargetForm) -> 
 
 /// Runs the migration of one resource. True if storage proves that it is done.
 async fn execute(cluster: &StockCluster<'_>, label: &str, form: TargetForm, args: &MigrateArgs) -> bool {
-    let settings =
-        MigrationSettings { linger: Duration::from_secs(args.linger), poll_interval: POLL_INTERVAL, form };
+    let settings = MigrationSettings { linger: Duration::from_secs(args.linger), poll_interval: POLL_INTERVAL, form };
     let limit = Duration::from_secs(args.timeout);
     let Ok(outcome) = tokio::time::timeout(limit, migrate(cluster, &settings)).await else {
         report_line(&format!("{label}: given up after {} s: {}", args.timeout, cluster.last_report().waiting_for));

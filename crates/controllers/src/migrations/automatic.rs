@@ -60,11 +60,13 @@ impl AutomaticMigrations {
             let evidence = reported_writers(Some(&object), &leases, None, (self.config.clock)());
             let Ok(agreed) = evidence.judge() else { continue };
             let is_migratable = discovered.all().iter().any(|found| {
-                found.group_resource() == resource && ["update", "patch", "list"].iter().all(|verb| found.supports(verb))
+                found.group_resource() == resource
+                    && ["update", "patch", "list"].iter().all(|verb| found.supports(verb))
             });
             let of_resource = || existing.iter().filter(|migration| migration.group_resource() == resource);
             // A failed migration is not repeated by itself: its objects need an operator.
-            let is_handled = of_resource().any(|migration| !migration.is_ended() || migration.state == MigrationState::Failed);
+            let is_handled =
+                of_resource().any(|migration| !migration.is_ended() || migration.state == MigrationState::Failed);
             let known = self.surveyed.get(&object.metadata.name);
             if !is_migratable || is_handled || known.is_some_and(|marker| *marker == agreed.marker) {
                 continue;

@@ -16,7 +16,9 @@ use storageversion::migration::{
 use storageversion::names::storage_version_name;
 use tokio::sync::Mutex;
 
-use super::objects::{ConditionChange, MigrationObject, RUNNING_REASON, running_message, set_condition, succeeded_message};
+use super::objects::{
+    ConditionChange, MigrationObject, RUNNING_REASON, running_message, set_condition, succeeded_message,
+};
 use super::{Config, MigratedClass, list_objects};
 use crate::client::{ApiClient, ApiError};
 use crate::discovered::DiscoveryCache;
@@ -265,8 +267,13 @@ impl StatusWriter {
     }
 
     pub(super) async fn write_succeeded(&self, progress: &Progress) {
-        self.write_end("Succeeded", "StorageVersionMigrationSucceeded", &succeeded_message(progress), progress.surveyed_at)
-            .await;
+        self.write_end(
+            "Succeeded",
+            "StorageVersionMigrationSucceeded",
+            &succeeded_message(progress),
+            progress.surveyed_at,
+        )
+        .await;
     }
 
     pub(super) async fn write_refused(&self, progress: &Progress, objects: &[String]) {
@@ -320,7 +327,9 @@ impl StatusWriter {
         object["kind"] = "StorageVersionMigration".into();
         let mut is_changed = false;
         for change in changes {
-            let end = (0..=change.message.len().min(MESSAGE_BYTES_MAX)).rev().find(|end| change.message.is_char_boundary(*end));
+            let end = (0..=change.message.len().min(MESSAGE_BYTES_MAX))
+                .rev()
+                .find(|end| change.message.is_char_boundary(*end));
             let message = &change.message[..end.unwrap_or_default()];
             is_changed |= set_condition(&mut object, &ConditionChange { message, ..change.clone() }, (self.clock)());
         }

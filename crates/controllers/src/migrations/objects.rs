@@ -78,7 +78,14 @@ fn state_of(object: &Value) -> MigrationState {
 pub(crate) fn runnable(objects: &[MigrationObject]) -> Vec<&MigrationObject> {
     let mut candidates: Vec<&MigrationObject> = objects.iter().filter(|object| !object.is_ended()).collect();
     candidates.sort_by_key(|object| {
-        (&object.group, &object.resource, object.state != MigrationState::RunningElsewhere, object.state != MigrationState::Running, &object.created, &object.name)
+        (
+            &object.group,
+            &object.resource,
+            object.state != MigrationState::RunningElsewhere,
+            object.state != MigrationState::Running,
+            &object.created,
+            &object.name,
+        )
     });
     candidates.dedup_by(|later, first| later.group_resource() == first.group_resource());
     for object in &candidates {
@@ -200,7 +207,10 @@ mod tests {
         assert!(!set_condition(&mut object, &change("True", "a"), time("2026-01-02T00:00:00Z")));
         assert!(set_condition(&mut object, &change("True", "b"), time("2026-01-03T00:00:00Z")));
         let condition = &object["status"]["conditions"][0];
-        assert_eq!((&condition["message"], &condition["lastTransitionTime"]), (&json!("b"), &json!("2026-01-01T00:00:00Z")));
+        assert_eq!(
+            (&condition["message"], &condition["lastTransitionTime"]),
+            (&json!("b"), &json!("2026-01-01T00:00:00Z"))
+        );
         assert!(set_condition(&mut object, &change("False", "b"), time("2026-01-04T00:00:00Z")));
         assert_eq!(object["status"]["conditions"][0]["lastTransitionTime"], "2026-01-04T00:00:00Z");
         let mut alpha = json!({"apiVersion": "storagemigration.k8s.io/v1alpha1"});

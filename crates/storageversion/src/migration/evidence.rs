@@ -71,7 +71,8 @@ fn is_expired(lease: &Lease, now: Timestamp) -> bool {
         return false;
     };
     let lifetime = Duration::from_secs(u64::try_from(seconds).unwrap_or_default()) + EXPIRY_GRACE;
-    now.duration_since(renewed.timestamp()) > jiff::SignedDuration::try_from(lifetime).unwrap_or(jiff::SignedDuration::MAX)
+    now.duration_since(renewed.timestamp())
+        > jiff::SignedDuration::try_from(lifetime).unwrap_or(jiff::SignedDuration::MAX)
 }
 
 #[cfg(test)]

@@ -204,8 +204,12 @@ impl Migration<'_> {
             false => format!("{}/{}: {reason}", object.namespace, object.name),
         };
         let undecodable = survey.undecodable.iter().map(|key| format!("{key}: cannot be decoded"));
-        let objects: Vec<String> =
-            refused.iter().map(|(object, reason)| describe(object, reason)).chain(undecodable).take(NAMED_MAX).collect();
+        let objects: Vec<String> = refused
+            .iter()
+            .map(|(object, reason)| describe(object, reason))
+            .chain(undecodable)
+            .take(NAMED_MAX)
+            .collect();
         if self.refused_attempts >= REFUSED_ATTEMPTS {
             return Some(MigrationOutcome::Refused { progress: self.progress.clone(), objects });
         }

@@ -37,12 +37,11 @@ fn writers_agree_only_if_all_report_the_same_version() {
     check_judgement(&evidence(&[("b", Some("apps/v1")), ("a", Some("apps/v1"))]), &expect!["apps/v1 by a b"]);
     check_judgement(
         &evidence(&[("a", Some("g/v1")), ("b", Some("g/v1beta1")), ("c", Some("g/v1"))]),
-        &expect!["the API servers disagree: g/v1 is written by host-a (a), host-c (c); g/v1beta1 is written by host-b (b)"],
+        &expect![
+            "the API servers disagree: g/v1 is written by host-a (a), host-c (c); g/v1beta1 is written by host-b (b)"
+        ],
     );
-    check_judgement(
-        &evidence(&[("a", Some("g/v1")), ("b", None)]),
-        &expect!["encoding version unknown of host-b (b)"],
-    );
+    check_judgement(&evidence(&[("a", Some("g/v1")), ("b", None)]), &expect!["encoding version unknown of host-b (b)"]);
     let defined = WriterEvidence { defined_version: Some("g/v2".to_owned()), ..evidence(&[("a", Some("g/v1"))]) };
     check_judgement(&defined, &expect!["the definition stores g/v2, the API servers still report g/v1"]);
 }
@@ -267,10 +266,8 @@ async fn migration_holds_and_names_the_server_that_writes_another_version() {
     let held = tokio::time::timeout(LINGER * 3, migrate(&cluster, &settings())).await;
     assert!(held.is_err(), "it waits for as long as they disagree");
     let report = cluster.state.lock().reports.last().cloned().unwrap();
-    expect![
-        "the API servers disagree: g/v1 is written by host-s0 (s0), host-s2 (s2); g/v2 is written by host-s1 (s1)"
-    ]
-    .assert_eq(&report.waiting_for);
+    expect!["the API servers disagree: g/v1 is written by host-s0 (s0), host-s2 (s2); g/v2 is written by host-s1 (s1)"]
+        .assert_eq(&report.waiting_for);
     assert_eq!(report.rewritten, 0);
     cluster.state.lock().is_quiet = false;
     assert!(matches!(migrate(&cluster, &settings()).await, MigrationOutcome::Proven(_)));

@@ -198,8 +198,8 @@ impl<'a> StockCluster<'a> {
         let reported: Vec<StorageVersion> = list(client, &path).await?;
         let evidence = reported_writers(reported.first(), &leases, definition.as_ref(), jiff::Timestamp::now());
         locked(&self.definition).clone_from(&definition);
-        let is_reported = !evidence.writers.is_empty()
-            && evidence.writers.iter().all(|writer| writer.encoding_version.is_some());
+        let is_reported =
+            !evidence.writers.is_empty() && evidence.writers.iter().all(|writer| writer.encoding_version.is_some());
         if is_reported {
             return Ok(evidence);
         }
@@ -315,7 +315,8 @@ impl<'a> StockCluster<'a> {
         let request = AdminRequest::with_json_body(Method::PATCH, path, &unchanged);
         match server.client.request(request).await {
             Ok(response) => {
-                let message = || format!("{}: {}", server.address, response.json()["message"].as_str().unwrap_or_default());
+                let message =
+                    || format!("{}: {}", server.address, response.json()["message"].as_str().unwrap_or_default());
                 match response.status.as_u16() {
                     200 | 404 | 409 | 410 => RewriteOutcome::Answered,
                     400 | 403 | 405 | 413 | 415 | 422 => RewriteOutcome::Refused(message()),
@@ -367,7 +368,8 @@ impl MigrationPort for StockCluster<'_> {
             let mut survey = Survey::default();
             let scanned = self.storage.scan(key_prefix, |event| match event {
                 ScanEvent::Restarted => survey = Survey::default(),
-                ScanEvent::Entry(entry) => match value_form(self.encryption, group, resource, &entry.key, &entry.value) {
+                ScanEvent::Entry(entry) => match value_form(self.encryption, group, resource, &entry.key, &entry.value)
+                {
                     Ok(form) => {
                         let stored = StoredForm {
                             api_version: &form.api_version,

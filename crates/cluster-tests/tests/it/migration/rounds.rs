@@ -28,8 +28,7 @@ const SOAK_ROUNDS: usize = 500;
 
 fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let version =
-        |name: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": schema.clone()});
+    let version = |name: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": schema.clone()});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "items.round.example.com"},
@@ -95,7 +94,8 @@ async fn patch_definition(clients: &[Client], storage: &str) {
     let patch = json!({"spec": {"versions": versions}}).to_string();
     for attempt in 0.. {
         let client = &clients[attempt % clients.len()];
-        let request = client.request_builder(Method::PATCH, DEFINITION).header("content-type", "application/merge-patch+json");
+        let request =
+            client.request_builder(Method::PATCH, DEFINITION).header("content-type", "application/merge-patch+json");
         match client.try_send(request, patch.clone().into()).await {
             Ok(answer) if answer.status == 200 => return,
             Ok(_) | Err(_) if attempt < 100 => tokio::time::sleep(Duration::from_millis(50)).await,
