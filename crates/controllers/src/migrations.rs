@@ -154,10 +154,7 @@ async fn list_objects(client: &ApiClient, path: &str) -> Result<Vec<Value>, ApiE
     let body = client.get(path, "application/json").await?.body;
     let mut list: Value =
         serde_json::from_slice(&body).map_err(|error| ApiError::InvalidResponse(format!("list: {error}")))?;
-    match list["items"].take() {
-        Value::Array(items) => Ok(items),
-        _ => Ok(Vec::new()),
-    }
+    Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
 /// Executes one object to its end; returns its uid.

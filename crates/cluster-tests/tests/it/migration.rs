@@ -1,5 +1,6 @@
 //! Storage migration: rewrites of unchanged objects, StorageVersionMigrations and `unskew migrate`.
 
+mod command;
 mod rounds;
 
 use std::time::Duration;
