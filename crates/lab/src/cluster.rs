@@ -16,7 +16,7 @@ use transport::peer::{ClientTlsFiles, Connector, Dialer};
 use transport::pki::CertificateFiles;
 
 use crate::client::{AdminClient, AdminRequest, ClientError};
-use crate::status::collect::fetch_storage_versions;
+use crate::status::collect::{fetch_migrations, fetch_storage_versions};
 use crate::status::{LabInfo, LabSnapshot, Phase, ServerSnapshot};
 
 /// Identity leases of API servers, by the label that kube-apiserver sets.
@@ -165,6 +165,7 @@ pub async fn fetch_snapshot(access: &ClusterAccess) -> Result<LabSnapshot, Clust
         lab: LabInfo { address: access.address.clone(), ..LabInfo::default() },
         servers: servers_from_leases(&leases.json(), &version, &peers, Timestamp::now()),
         storage_versions: fetch_storage_versions(client).await.unwrap_or_default(),
+        migrations: fetch_migrations(client).await.unwrap_or_default(),
         ..LabSnapshot::default()
     })
 }

@@ -20,7 +20,7 @@ use storageversion::migration::{MigrationOutcome, MigrationSettings, Progress, S
 use crate::inventory::{StorageArgs, StorageReader, read_encryption_config};
 use crate::{EXIT_CHECK_FAILED, EXIT_UNAVAILABLE, lab, print_error, print_line};
 use cluster::{MigratedResource, StockCluster};
-use servers::ServerList;
+pub(crate) use servers::ServerList;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   unskew migrate --kubeconfig admin.conf --etcd-servers https://10.0.0.1:2379 --etcd-cafile ca.crt \\

@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    fn object(name: &str, resource: &str, created: &str, conditions: Value) -> MigrationObject {
+    fn object(name: &str, resource: &str, created: &str, conditions: &Value) -> MigrationObject {
         MigrationObject::from_value(&json!({
             "metadata": {"name": name, "uid": name, "creationTimestamp": created},
             "spec": {"resource": {"group": "g", "resource": resource}},
@@ -180,14 +180,14 @@ mod tests {
     #[test]
     fn oldest_object_of_each_resource_runs_unless_another_controller_runs_one() {
         let objects = [
-            object("late", "a", "2026-02", json!([])),
-            object("early", "a", "2026-01", json!([])),
-            object("done", "a", "2025-01", json!([{"type": "Succeeded", "status": "True"}])),
-            object("waiting", "b", "2026-01", json!([])),
-            object("ours", "b", "2026-02", running(RUNNING_REASON)),
-            object("theirs", "c", "2026-02", running("MigrationRunning")),
-            object("after", "c", "2026-01", json!([])),
-            object("failed", "d", "2026-01", json!([{"type": "Failed", "status": "True"}])),
+            object("late", "a", "2026-02", &json!([])),
+            object("early", "a", "2026-01", &json!([])),
+            object("done", "a", "2025-01", &json!([{"type": "Succeeded", "status": "True"}])),
+            object("waiting", "b", "2026-01", &json!([])),
+            object("ours", "b", "2026-02", &running(RUNNING_REASON)),
+            object("theirs", "c", "2026-02", &running("MigrationRunning")),
+            object("after", "c", "2026-01", &json!([])),
+            object("failed", "d", "2026-01", &json!([{"type": "Failed", "status": "True"}])),
         ];
         let names: Vec<&str> = runnable(&objects).iter().map(|object| &*object.name).collect();
         assert_eq!(names, ["early", "ours"]);

@@ -1,5 +1,7 @@
 //! The API servers of a cluster, each asked directly.
 
+use std::fmt;
+
 use ::lab::client::{AdminClient, AdminRequest};
 use ::lab::cluster::ClusterAccess;
 use anyhow::Context as _;
@@ -100,7 +102,26 @@ fn parse_version(page: &Value) -> Option<ServerVersion> {
     Some(ServerVersion::Stock(StockServerVersion { binary, emulated, min_compatibility }))
 }
 
+impl fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stock(StockServerVersion { binary, emulated, min_compatibility }) => {
+                write!(f, "kube-apiserver {binary}, emulates {emulated}, stays compatible with {min_compatibility}")
+            }
+            Self::Unskew(release) => write!(f, "unskew, emulates {release}"),
+        }
+    }
+}
+
 impl ServerVersion {
+    /// The release that the server acts as.
+    pub(crate) fn emulated(self) -> Release {
+        match self {
+            Self::Stock(server) => server.emulated,
+            Self::Unskew(release) => release,
+        }
+    }
+
     /// The version in which the server stores a built-in resource, `storage.k8s.io/v1`.
     pub(crate) fn encoding_version(self, group: &str, resource: &str) -> Option<String> {
         let kind = kinds::groups::find_kind(group, resource)?;
