@@ -18,7 +18,8 @@ mod update;
 mod watch;
 mod write;
 
-pub(crate) use write::{new_uid, with_warnings};
+pub(crate) use edge::error_response::with_warnings;
+pub(crate) use write::new_uid;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use access::User;
 use anyhow::Context as _;
 use apiserver::bootstrap;
 use controllers::migrations::MigrationConfig;
-use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens};
+use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens, ServerTrust};
 use kinds::ServedResources;
 use store::Store;
 use tasks::Tasks;
@@ -129,7 +129,7 @@ impl ControllerConfig {
             selection: self.selection.clone(),
             address: ApiServerAddress {
                 socket: SocketAddr::new(loopback_if_unspecified(listen_address.ip()), listen_address.port()),
-                certificate: certificates.serving_certificate_file.clone(),
+                trust: ServerTrust::Certificate(certificates.serving_certificate_file.clone()),
             },
             tokens,
             root_ca,
