@@ -10,7 +10,7 @@ use apiserver::access_control::{AccessRules, RbacAccessControl};
 use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
-use apiserver::{ApiServer, ApiServiceController, WebhookConfig, bootstrap};
+use apiserver::{ApiServer, ApiServiceController, ServiceAllocationController, WebhookConfig, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
@@ -77,11 +77,7 @@ impl Server {
         let gates = &config.gates;
         let controllers =
             controllers::start(&config.controllers, tokens, gates, listens, &trust, &started, &metrics, &tasks)?;
-        let settings = bootstrap::BootstrapConfig {
-            address,
-            service_ip: config.kubernetes_service_ip,
-            cluster_authentication: trust.published_authorities,
-        };
+        let settings = bootstrap::BootstrapConfig { address, cluster_authentication: trust.published_authorities };
         let permitted = storageversion::wait_until_published(versions.as_ref());
         let putting =
             bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
@@ -91,6 +87,8 @@ impl Server {
             cluster.as_ref().map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
         let api_services = ApiServiceController::new(core.server.clone(), members.cloned(), has_joined);
         tasks.spawn("api-services", |stop| api_services.run(stop));
+        let service_allocation = ServiceAllocationController::new(core.server.clone());
+        tasks.spawn("service-allocation", |stop| service_allocation.run(stop));
         let probe = StorageProbe::start(store.store(), &tasks);
         let mut checks = health_checks(probe, &core, started, draining.clone(), cluster.as_ref());
         checks.extend(versions.as_ref().map(RunningStorageVersions::health_checks).into_iter().flatten());

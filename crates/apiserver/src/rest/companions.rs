@@ -50,6 +50,11 @@ impl Companions {
         self.state.lock().writes.push(write);
     }
 
+    /// Takes back the writes to these keys of the decision that is being made.
+    pub(super) fn withdraw(&self, keys: &[Key]) {
+        self.state.lock().writes.retain(|write| !keys.contains(&write.key));
+    }
+
     /// Requests the newest state of a key; the decision then ends with a refusal, and is made again.
     pub(super) fn request(&self, key: Key) {
         self.state.lock().requested.push(key);

@@ -35,6 +35,7 @@ pub(super) struct ExecutionTracker {
     warnings: Mutex<Vec<String>>,
     pub(super) companions: Companions,
     pub(super) quota: super::quota::QuotaCharges,
+    pub(super) allocation: super::allocation::AllocationProgress,
 }
 
 impl ExecutionTracker {
@@ -93,13 +94,17 @@ impl ExecutionTracker {
 }
 
 impl RequestContext<'_> {
-    /// Performs the conversions, then the calls of admission webhooks, then the reads of companions, that a decision
-    /// found missing. False if the refusal counts.
+    /// Waits for the turn that a decision needs, or performs the conversions, calls of admission webhooks or reads of
+    /// companions that it found missing. False if the refusal counts.
+    ///
+    /// A request never waits for the turn of allocations while it has that of a quota, so that turns do not deadlock.
     pub(super) async fn resolve_refusal(self, resource: &Resource) -> Result<bool, Status> {
-        if resource.run_conversions().await?
-            || self.admission.resolve(self.server).await?
-            || self.resolve_quota().await?
-        {
+        if self.resolve_allocation().await? || self.resolve_quota().await? {
+            return Ok(true);
+        }
+        // Webhooks may take long.
+        self.execution.allocation.end_turn(None);
+        if resource.run_conversions().await? || self.admission.resolve(self.server).await? {
             return Ok(true);
         }
         let read = self.execution.companions.read_requested(&self.server.registry).await;
@@ -124,12 +129,14 @@ impl RequestContext<'_> {
             self.admission.begin_decision();
             companions.begin_decision();
             self.execution.quota.begin_decision();
+            self.execution.allocation.begin_decision();
             resource.conversions().inspect(|conversions| conversions.clear_pending());
             let decision = decide(current)?;
             Ok(DecidedWrite { decision, companions: companions.take_writes() })
         };
         let (mut rounds, mut companion_rounds) = (0, 0);
         let name = resource.storage_name();
+        self.take_allocation_turn_for_create().await.map_err(WriteError::Refused)?;
         self.take_quota_turn_for_create().await.map_err(WriteError::Refused)?;
         let written = loop {
             let written = registry.write_with_companions(name, &resource.cache, key, conditions, &mut decide).await;
@@ -144,7 +151,6 @@ impl RequestContext<'_> {
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {
                     rounds += 1;
-                    // Webhooks may take long.
                     self.execution.quota.end_turn(None);
                     Box::pin(self.resolve_refusal(resource)).await.map_err(WriteError::Refused)?
                 }
@@ -169,6 +175,11 @@ impl RequestContext<'_> {
             Ok(_) | Err(_) => None,
         };
         self.execution.quota.end_turn(committed);
+        let removed = match &written {
+            Ok(WriteOutcome::Deleted(revision)) => Some(*revision),
+            Ok(_) | Err(_) => None,
+        };
+        self.execution.allocation.end_turn(committed.or(removed));
         self.execution.record_outcome(&written);
         written
     }
