@@ -74,21 +74,13 @@ impl Server {
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
-        let gates = &config.gates;
-        let controllers =
-            controllers::start(&config.controllers, tokens, gates, listens, &trust, &started, &metrics, &tasks)?;
+        let controllers = controllers::start(&config, tokens, listens, &trust, &started, &metrics, &tasks)?;
         let settings = bootstrap::BootstrapConfig { address, cluster_authentication: trust.published_authorities };
         let permitted = storageversion::wait_until_published(versions.as_ref());
         let putting =
             bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
         tasks.spawn_once("bootstrap", putting);
-        // Without a cluster there is nothing to join.
-        let has_joined =
-            cluster.as_ref().map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
-        let api_services = ApiServiceController::new(core.server.clone(), members.cloned(), has_joined);
-        tasks.spawn("api-services", |stop| api_services.run(stop));
-        let service_allocation = ServiceAllocationController::new(core.server.clone());
-        tasks.spawn("service-allocation", |stop| service_allocation.run(stop));
+        start_api_services(&core, cluster.as_ref(), &tasks);
         let probe = StorageProbe::start(store.store(), &tasks);
         let mut checks = health_checks(probe, &core, started, draining.clone(), cluster.as_ref());
         checks.extend(versions.as_ref().map(RunningStorageVersions::health_checks).into_iter().flatten());
@@ -229,6 +221,8 @@ impl ServerCore {
         tasks.spawn("definitions", |stop| definitions.run(stop));
         let definition_controller = DefinitionController::new(server.clone(), &config.prefix);
         tasks.spawn("definition-controller", |stop| definition_controller.run(stop));
+        let service_allocation = ServiceAllocationController::new(server.clone());
+        tasks.spawn("service-allocation", |stop| service_allocation.run(stop));
         let (feed, aggregation) = RbacIndexUpdater::new(&server, index);
         let known = feed.progress();
         tasks.spawn("rbac", |stop| feed.run(stop));
@@ -239,6 +233,14 @@ impl ServerCore {
         }
         Self { cache, registry, server, policy_progress: known }
     }
+}
+
+/// Keeps the automatic APIServices. Without a cluster there is nothing to join before that.
+fn start_api_services(core: &ServerCore, cluster: Option<&peers::StartedPeers>, tasks: &Tasks) {
+    let members = cluster.map(|started| started.participant.cluster().clone());
+    let has_joined = cluster.map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
+    let api_services = ApiServiceController::new(core.server.clone(), members, has_joined);
+    tasks.spawn("api-services", |stop| api_services.run(stop));
 }
 
 fn health_checks(

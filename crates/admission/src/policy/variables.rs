@@ -90,13 +90,8 @@ impl<'a> Run<'a> {
             ("params", Input::Json(&self.params)),
             ("request", Input::Json(&self.request)),
         ];
-        inputs.push((
-            "namespaceObject",
-            match namespace {
-                Value::Null => Input::Value(CelValue::Null),
-                namespace => Input::Json(namespace),
-            },
-        ));
+        let namespace = if namespace.is_null() { Input::Value(CelValue::Null) } else { Input::Json(namespace) };
+        inputs.push(("namespaceObject", namespace));
         if has_authorizer {
             inputs.push(("authorizer", Input::Value(CelValue::authorizer())));
             let check = CelValue::resource_check(self.request_resource.clone());
