@@ -40,7 +40,15 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
     if lacks_cluster_ips(spec) && !string_field(spec, "clusterIP").is_empty() {
         spec.insert("clusterIPs".to_owned(), json!([string_field(spec, "clusterIP")]));
     }
+    drop_internal_traffic_policy(spec);
     Ok(())
+}
+
+/// kube-apiserver stores the policy of ExternalName services, which do not need it, and drops it from every response.
+fn drop_internal_traffic_policy(spec: &mut JsonObject) {
+    if !has_cluster_ip(spec) {
+        spec.remove("internalTrafficPolicy");
+    }
 }
 
 /// Keeps allocated addresses and ports of a spec that the client did not repeat. The allocation comes next.
@@ -68,6 +76,7 @@ fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Reje
     let Some(old) = old.get("spec").and_then(Value::as_object) else { return Ok(()) };
     let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     drop_fields_of_other_types(old, spec);
+    drop_internal_traffic_policy(spec);
     let is_load_balancer = string_field(spec, "type") == "LoadBalancer";
     if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut).filter(|_| !is_load_balancer) {
         status.insert("loadBalancer".to_owned(), json!({}));

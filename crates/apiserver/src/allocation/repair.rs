@@ -74,22 +74,22 @@ impl ServiceAllocationController {
         let Some(services) = server.resolve(SERVICES) else { return std::future::pending().await };
         let mut leaks = BTreeMap::new();
         loop {
-            let pass_at = tokio::time::Instant::now() + REPAIR_INTERVAL;
-            // Ends early if the changes since its begin are no longer known.
-            let _ = tokio::time::timeout_at(pass_at, follow(server, &services)).await;
-            tokio::time::sleep_until(pass_at).await;
+            let next_pass = tokio::time::Instant::now() + REPAIR_INTERVAL;
+            let revision = services.cache.snapshot().revision;
             while let Err(error) = server.repair_allocations(&mut leaks).await {
                 tracing::warn!(error = error.message, "allocations of services not repaired, will retry");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
+            // Ends early if changes are missed.
+            let _ = tokio::time::timeout_at(next_pass, follow(server, &services, revision)).await;
+            tokio::time::sleep_until(next_pass).await;
         }
     }
 }
 
-/// Creates the IPAddresses that new and changed services lack. Ends if changes are missed.
-async fn follow(server: &ApiServer, services: &Resource) {
+/// Creates the IPAddresses that services lack which change after `revision`. Ends if changes are missed.
+async fn follow(server: &ApiServer, services: &Resource, revision: Revision) {
     let Some(objects) = &server.allocation.objects else { return std::future::pending().await };
-    let revision = services.cache.snapshot().revision;
     let Ok(mut watcher) = server.registry.watch(&services.cache, revision) else { return };
     while let Ok(changes) = watcher.next_changes().await {
         for service in changes.iter().filter_map(|change| ServiceState::of(change.current.as_deref()?)) {
