@@ -344,7 +344,7 @@ impl ServiceAllocator<'_> {
                         Some((_, named)) => {
                             self.take_port(*named).map_err(|error| refused_port(index, *named, &error))?
                         }
-                        None => self.take_any_port().map_err(no_port)?,
+                        None => self.take_any_port().map_err(|error| no_port(&error))?,
                     };
                     by_port.push((port, number));
                     number
@@ -366,7 +366,7 @@ impl ServiceAllocator<'_> {
         for (index, port) in wanted.into_iter().enumerate() {
             chosen.push(match port {
                 0 if !is_allocating => 0,
-                0 => self.take_any_port().map_err(no_port)?,
+                0 => self.take_any_port().map_err(|error| no_port(&error))?,
                 port if taken.contains(&port) => port,
                 port => {
                     taken.push(port);
@@ -452,7 +452,7 @@ fn map_offset(map: &Recorded, address: IpAddr) -> Option<usize> {
     (offset < range.bitmap_size()).then_some(offset)
 }
 
-fn no_port(error: String) -> AllocationError {
+fn no_port(error: &str) -> AllocationError {
     AllocationError::Internal(format!("failed to allocate a nodePort: {error}"))
 }
 
