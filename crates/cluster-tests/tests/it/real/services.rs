@@ -154,7 +154,7 @@ fn normalized(mut object: Value) -> Value {
                     *text = if address.is_ipv4() { "V4" } else { "V6" }.to_owned();
                 }
             }
-            _ => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
     walk(&mut object);
