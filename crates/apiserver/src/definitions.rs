@@ -4,6 +4,7 @@
 //! snapshot after every change. Requests resolve their resource in it. That a resource is absent counts only
 //! after the value has caught up with storage ([`LiveDefinitions::catch_up`]).
 
+mod acceptance;
 mod conditions;
 mod controller;
 mod conversion;

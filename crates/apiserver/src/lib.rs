@@ -55,6 +55,7 @@ pub use api_services::ApiServiceController;
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
 pub use services::ServiceRouting;
+pub use webhook::WebhookCredentials;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::admission::AdmissionControl;
@@ -370,8 +371,15 @@ impl LocalHandler<AuthenticatedCaller> for ApiServer {
             if let Some(commitment) = request.extensions().get::<Arc<Commitment>>() {
                 commitment.commit().await;
             }
-            let response = self.dispatch(call, request).await.map_err(Error::from)?;
-            Ok(rest::with_warnings(rest::with_warnings(response, &warnings), deprecation.as_slice()))
+            match self.dispatch(call, request).await {
+                Ok(response) => {
+                    Ok(rest::with_warnings(rest::with_warnings(response, &warnings), deprecation.as_slice()))
+                }
+                Err(mut status) => {
+                    status.warnings.extend(warnings.iter().map(|warning| (*warning).to_owned()).chain(deprecation));
+                    Err(Error::from(status))
+                }
+            }
         })
     }
 }

@@ -20,7 +20,8 @@ mod watch;
 mod write;
 
 pub(crate) use companions::FoundCompanion;
-pub(crate) use write::{new_uid, with_warnings};
+pub(crate) use edge::error_response::with_warnings;
+pub(crate) use write::new_uid;
 
 use std::sync::Arc;
 

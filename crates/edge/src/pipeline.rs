@@ -159,7 +159,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         record.set_user(target, || access.user_name(&caller, &request), || access.audited_users(&caller).user);
         let caller = access.impersonate(caller, &mut request)?;
         record.set_impersonated(|| access.audited_users(&caller).impersonated);
-        access.authorize(&caller, target, record)?;
+        access.authorize(&caller, target, record).await?;
         let hop = Hop::take_from_headers(request.headers_mut(), access.request_sender(&caller));
         if let Some(page) = self.serve_own_page(&caller, &request, hop).await {
             return page;

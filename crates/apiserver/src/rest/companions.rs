@@ -56,7 +56,6 @@ impl Companions {
     }
 
     /// Requests the newest state of a key; the decision then ends with a refusal, and is made again.
-    #[expect(dead_code, reason = "for quotas that a decision finds changed")]
     pub(super) fn request(&self, key: Key) {
         self.state.lock().requested.push(key);
     }

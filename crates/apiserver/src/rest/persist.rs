@@ -33,6 +33,8 @@ pub(super) struct ExecutionTracker {
     /// The revision of the store at which the definition of the resource was found changed; 0 if it was not.
     definition_changed_at: AtomicU64,
     warnings: Mutex<Vec<String>>,
+    /// Warnings about the body that a refusal shows too; successful responses get them from the handler.
+    body_warnings: Mutex<Vec<String>>,
     pub(super) companions: Companions,
     pub(super) quota: super::quota::QuotaCharges,
     pub(super) allocation: super::allocation::AllocationProgress,
@@ -57,6 +59,17 @@ impl ExecutionTracker {
         if is_executed {
             self.is_executed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Ends the turns of the request. After a commit the next request decides on what this one wrote.
+    fn end_turns<E>(&self, written: &Result<WriteOutcome, WriteError<E>>) {
+        let (put_at, changed_at) = match written {
+            Ok(WriteOutcome::Put(stored)) => (Some(Revision(stored.revision)), Some(Revision(stored.revision))),
+            Ok(WriteOutcome::Deleted(revision)) => (None, Some(*revision)),
+            Ok(WriteOutcome::Unchanged) | Err(_) => (None, None),
+        };
+        self.quota.end_turn(put_at);
+        self.allocation.end_turn(changed_at);
     }
 
     pub(super) fn is_executed(&self) -> bool {
@@ -86,10 +99,18 @@ impl ExecutionTracker {
         std::mem::take(&mut self.warnings.lock())
     }
 
-    /// The final Status of a failed request. After a write it carries no hints that make the client or a forwarding
-    /// server retry the request.
+    /// Replaces the warnings about the body, which a patch has once per attempt.
+    pub(super) fn set_body_warnings(&self, warnings: &[String]) {
+        warnings.clone_into(&mut self.body_warnings.lock());
+    }
+
+    /// The final Status of a failed request, with the warnings so far. After a write it carries no hints that make the
+    /// client or a forwarding server retry the request.
     pub(super) fn failure_status(&self, status: Status) -> Status {
-        if self.is_executed() { status.without_retry_hints() } else { status }
+        let mut status = if self.is_executed() { status.without_retry_hints() } else { status };
+        status.warnings.append(&mut self.body_warnings.lock());
+        status.warnings.append(&mut self.warnings.lock());
+        status
     }
 }
 
@@ -144,9 +165,10 @@ impl RequestContext<'_> {
                 Err(WriteError::CompanionChanged { key, current, as_of }) => {
                     companion_rounds += 1;
                     companions.record(key.clone(), FoundCompanion { entry: current.clone(), as_of: *as_of });
-                    // The next decision reads quotas from the cache.
-                    let _ = registry.cache().wait_for_revision(*as_of, COMPANION_WAIT_MAX).await;
-                    true
+                    // The next decision may read the companion from the cache.
+                    let remaining = self.deadline.saturating_duration_since(tokio::time::Instant::now());
+                    let _ = registry.cache().wait_for_revision(*as_of, COMPANION_WAIT_MAX.min(remaining)).await;
+                    !remaining.is_zero()
                 }
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {
@@ -170,16 +192,7 @@ impl RequestContext<'_> {
         {
             self.execution.definition_changed_at.store(as_of.0, Ordering::Relaxed);
         }
-        let committed = match &written {
-            Ok(WriteOutcome::Put(stored)) => Some(Revision(stored.revision)),
-            Ok(_) | Err(_) => None,
-        };
-        self.execution.quota.end_turn(committed);
-        let removed = match &written {
-            Ok(WriteOutcome::Deleted(revision)) => Some(*revision),
-            Ok(_) | Err(_) => None,
-        };
-        self.execution.allocation.end_turn(committed.or(removed));
+        self.execution.end_turns(&written);
         self.execution.record_outcome(&written);
         written
     }

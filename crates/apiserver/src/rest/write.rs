@@ -20,7 +20,6 @@ use api::json::JsonObject;
 use api::time::Time;
 use edge::Response;
 use http::StatusCode;
-use http::header::{HeaderValue, WARNING};
 use managedfields::FieldManager;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
@@ -192,6 +191,11 @@ impl<'a> ObjectWrite<'a> {
 
     fn decide_create(&self, requested: RequestedState) -> Result<WriteDecision, Status> {
         let (mut new, is_recorded) = requested.into_parts();
+        // Refused last, where kube-apiserver writes: a dry run does not write, and an apply drops the revision.
+        let revision_check = match is_recorded || self.options.is_dry_run {
+            true => Ok(()),
+            false => object::metadata::reject_resource_version(&new),
+        };
         self.complete_new(&mut new);
         if !is_recorded {
             self.record_fields(None, &mut new)?;
@@ -203,6 +207,7 @@ impl<'a> ObjectWrite<'a> {
         self.validate_create(&new)?;
         self.context.authorize_create()?;
         self.check_admission(None, &mut new)?;
+        revision_check.map_err(|rejection| self.rejection_of_new(rejection, &new))?;
         self.put(new)
     }
 
@@ -341,17 +346,6 @@ impl RequestContext<'_> {
         *response.status_mut() = code;
         Ok(response)
     }
-}
-
-/// Adds a `Warning` header per warning.
-pub(crate) fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
-    for warning in warnings {
-        let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\"")) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
-    response
 }
 
 /// A random (version 4) UUID.

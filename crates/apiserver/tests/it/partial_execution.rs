@@ -153,7 +153,7 @@ impl AccessControl for AllowAllAccessControl {
         Ok(caller)
     }
 
-    fn authorize(&self, _: &AuthenticatedCaller, _: &Target<'_>, _: &RequestRecord) -> Result<(), Error> {
+    async fn authorize(&self, _: &AuthenticatedCaller, _: &Target<'_>, _: &RequestRecord) -> Result<(), Error> {
         Ok(())
     }
 

@@ -105,7 +105,7 @@ impl TestProcess {
         let ports = storageversion::StorageVersionPorts {
             client: Arc::new(self.objects.clone()),
             member_source: members_source.clone(),
-            lease_client: Arc::new(self.ports.leases.clone()),
+            lease_client: Some(Arc::new(self.ports.leases.clone())),
         };
         let (renewed, receiver) = watch::channel(Some(tokio::time::Instant::now()));
         let manager = StorageVersionManager::start(&config, barrier, &ports, receiver, &self.metrics, tasks);

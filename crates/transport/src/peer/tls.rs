@@ -109,14 +109,33 @@ impl ClientTls {
         Self { http1_config: Arc::new(config), http2_config: Arc::new(sharing), generation }
     }
 
-    /// Trusts the certificates of a bundle in PEM, which an API object holds. Shows no client certificate.
-    pub fn for_object_bundle(pem: &[u8]) -> Result<Self, String> {
-        Ok(Self::new(client_config(bundle_verifier(pem)?).with_no_client_auth()))
+    /// For a client that offers HTTP/2, then HTTP/1.1.
+    pub fn http2_config(&self) -> Arc<ClientConfig> {
+        self.http2_config.clone()
     }
 
-    /// Trusts the system's CAs. Shows no client certificate.
-    pub fn for_system_authorities() -> Result<Self, String> {
-        Ok(Self::new(client_config(system_verifier()?).with_no_client_auth()))
+    /// Trusts the certificates of a bundle in PEM, which an API object holds. `own` is the client certificate with its
+    /// key, in PEM.
+    pub fn for_object_bundle(pem: &[u8], own: Option<(&[u8], &[u8])>) -> Result<Self, String> {
+        Self::with_pem(client_config(bundle_verifier(pem)?), own)
+    }
+
+    /// Trusts the system's CAs. `own` is the client certificate with its key, in PEM.
+    pub fn for_system_authorities(own: Option<(&[u8], &[u8])>) -> Result<Self, String> {
+        Self::with_pem(client_config(system_verifier()?), own)
+    }
+
+    fn with_pem(
+        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+        own: Option<(&[u8], &[u8])>,
+    ) -> Result<Self, String> {
+        let Some((chain, key)) = own else { return Ok(Self::new(builder.with_no_client_auth())) };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+        let chain = chain.map_err(|error| format!("client certificate: {error}"))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("client key: {error}"))?;
+        let config =
+            builder.with_client_auth_cert(chain, key).map_err(|error| format!("client certificate: {error}"))?;
+        Ok(Self::new(config))
     }
 }
 

@@ -13,6 +13,7 @@ use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use object::decode::{self, BodyEncoding};
 use server::{AuditConfig, Config, ControllerConfig, ServiceRanges, ServiceRouting, StorageConfig};
 
+use super::admission_file::read_plugin_configuration;
 use super::authentication::parse_authentication;
 use super::peers::parse_peers;
 use crate::flags::{FlagError, FlagValues};
@@ -133,11 +134,14 @@ fn parse_admission(
         let names = plugins.not_built().join(", ");
         notices.push(format!("admission plugins that this server does not have do not run: {names}"));
     }
+    let (configuration, [mutating_credentials, validating_credentials]) = read_plugin_configuration(flags)?;
     let settings = Settings {
+        pod_security: configuration.pod_security,
         not_ready_toleration_seconds: flags.parse_value("default-not-ready-toleration-seconds", str::parse)?,
         unreachable_toleration_seconds: flags.parse_value("default-unreachable-toleration-seconds", str::parse)?,
     };
-    Ok(server::AdmissionConfig { plugins, settings })
+    let limited_resources = configuration.limited_resources;
+    Ok(server::AdmissionConfig { plugins, settings, limited_resources, mutating_credentials, validating_credentials })
 }
 
 fn parse_storage(flags: &FlagValues) -> StorageConfig {

@@ -163,6 +163,12 @@ pub(crate) static FLAGS: &[Flag] = &[
         "Admission plugins that do not run although the release runs them by default.",
     ),
     flag(
+        "admission-control-config-file",
+        FlagKind::Text,
+        "",
+        "File with an AdmissionConfiguration: configuration of PodSecurity, ResourceQuota and the webhook plugins.",
+    ),
+    flag(
         "default-not-ready-toleration-seconds",
         FlagKind::Text,
         "300",
@@ -333,7 +339,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_bool_flag("watch-cache"),
     ignored_flag("watch-cache-sizes"),
     // Flags of kube-apiserver with a meaning for security or for where data is kept, which this server does not have.
-    unsupported_flag("admission-control-config-file"),
     unsupported_flag("audit-webhook-config-file"),
     unsupported_flag("authentication-config"),
     unsupported_flag("authentication-token-webhook-cache-ttl"),
