@@ -11,7 +11,7 @@ use edge::audit::Policy;
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use object::decode::{self, BodyEncoding};
-use server::{AuditConfig, Config, ControllerConfig, ServiceRanges, ServiceRouting, StorageConfig};
+use server::{AuditConfig, Config, ControllerConfig, ForwardedRedirects, ServiceRanges, ServiceRouting, StorageConfig};
 
 use super::admission_file::read_plugin_configuration;
 use super::authentication::parse_authentication;
@@ -81,6 +81,10 @@ impl ServeInvocation {
             gates,
             admission,
             watch_seconds_min: flags.parse_value("min-request-timeout", str::parse)?,
+            forwarded_redirects: match flags.is_true("aggregator-reject-forwarding-redirect") {
+                true => ForwardedRedirects::Rejected,
+                false => ForwardedRedirects::PassedOn,
+            },
             service_routing: match flags.is_true("enable-aggregator-routing") {
                 true => ServiceRouting::Endpoints,
                 false => ServiceRouting::ClusterIp,

@@ -240,7 +240,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         "enable-aggregator-routing",
         FlagKind::Bool,
         "false",
-        "Reach webhooks of services by an endpoint that is ready instead of by the cluster IP.",
+        "Reach webhooks and extension API servers by an endpoint that is ready instead of by the cluster IP.",
+    ),
+    flag(
+        "aggregator-reject-forwarding-redirect",
+        FlagKind::Bool,
+        "true",
+        "Respond 502 to clients instead of passing on a redirect of an extension API server.",
     ),
     flag(
         "merge-discovery",
@@ -297,7 +303,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     common::VERBOSITY,
     // Flags of kube-apiserver that have no effect: accepted, so that its command lines start this server.
     ignored_bool_flag("allow-privileged"),
-    ignored_bool_flag("aggregator-reject-forwarding-redirect"),
     ignored_flag("apiserver-count"),
     ignored_flag("audit-log-format"),
     ignored_flag("audit-log-maxage"),
