@@ -24,6 +24,7 @@ mod real;
 mod rest;
 mod rollout;
 mod server;
+mod services;
 mod storage_versions;
 mod validation;
 

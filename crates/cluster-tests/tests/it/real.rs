@@ -5,4 +5,5 @@ mod apply;
 mod conversion;
 mod custom_responses;
 mod definitions;
+mod services;
 mod validation;

@@ -88,7 +88,7 @@ fn config(dir: &Path, release: Release) -> Config {
             root_ca_file: None,
         },
         served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
-        kubernetes_service_ip: None,
+        service_ranges: server::ServiceRanges::default(),
         admission: server::AdmissionConfig::for_release(release),
         gates,
         limits: RequestLimits { reads: 0, writes: 0, request_timeout: Duration::from_secs(60) },

@@ -134,8 +134,14 @@ pub(crate) static FLAGS: &[Flag] = &[
     flag(
         "service-cluster-ip-range",
         FlagKind::List,
-        "",
-        "Ranges of service addresses, CIDR. Only the service kubernetes gets an address: the first.",
+        "10.0.0.0/24",
+        "The range of service addresses, CIDR, or two ranges of different IP families.",
+    ),
+    flag(
+        "service-node-port-range",
+        FlagKind::Text,
+        "30000-32767",
+        "The ports of services of the types NodePort and LoadBalancer: FIRST-LAST or FIRST+COUNT.",
     ),
     flag(
         "emulated-version",
@@ -345,7 +351,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_bool_flag("permit-port-sharing"),
     ignored_bool_flag("profiling"),
     ignored_bool_flag("service-account-lookup"),
-    ignored_flag("service-node-port-range"),
     ignored_flag("shutdown-send-retry-after"),
     ignored_flag("shutdown-watch-termination-grace-period"),
     ignored_flag("storage-backend"),
