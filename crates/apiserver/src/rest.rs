@@ -1,5 +1,6 @@
 //! The handlers of the verbs and subresources of stored resources.
 
+mod allocation;
 mod apply;
 mod binding;
 mod companions;
@@ -18,7 +19,9 @@ mod update;
 mod watch;
 mod write;
 
-pub(crate) use write::{new_uid, with_warnings};
+pub(crate) use companions::FoundCompanion;
+pub(crate) use edge::error_response::with_warnings;
+pub(crate) use write::new_uid;
 
 use std::sync::Arc;
 

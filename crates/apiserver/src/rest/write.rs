@@ -1,8 +1,8 @@
 //! The sequence of a write, the same for create, update, patch and the writable subresources.
 //!
 //! A handler decodes the request; then, on the newest state of the object, [`ObjectWrite::decide`] runs the steps in
-//! order: the requested state, managed fields, mutating admission, rules of metadata and status, validation, validating
-//! admission, encoding in the storage version. The registry runs the decision again after a conflict, so it has no side
+//! order: the requested state, managed fields, mutating admission, rules of metadata and status, allocation, validation,
+//! validating admission, encoding in the storage version. The registry runs the decision again after a conflict, so it has no side
 //! effects, and time, uid and random numbers are chosen once per request.
 
 mod admission;
@@ -20,7 +20,6 @@ use api::json::JsonObject;
 use api::time::Time;
 use edge::Response;
 use http::StatusCode;
-use http::header::{HeaderValue, WARNING};
 use managedfields::FieldManager;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
@@ -192,6 +191,11 @@ impl<'a> ObjectWrite<'a> {
 
     fn decide_create(&self, requested: RequestedState) -> Result<WriteDecision, Status> {
         let (mut new, is_recorded) = requested.into_parts();
+        // Refused last, where kube-apiserver writes: a dry run does not write, and an apply drops the revision.
+        let revision_check = match is_recorded || self.options.is_dry_run {
+            true => Ok(()),
+            false => object::metadata::reject_resource_version(&new),
+        };
         self.complete_new(&mut new);
         if !is_recorded {
             self.record_fields(None, &mut new)?;
@@ -199,9 +203,11 @@ impl<'a> ObjectWrite<'a> {
         self.admit(None, &mut new)?;
         self.check_escalation(None, &new)?;
         self.prepare_create(&mut new)?;
+        self.allocate(None, &mut new)?;
         self.validate_create(&new)?;
         self.context.authorize_create()?;
         self.check_admission(None, &mut new)?;
+        revision_check.map_err(|rejection| self.rejection_of_new(rejection, &new))?;
         self.put(new)
     }
 
@@ -216,17 +222,23 @@ impl<'a> ObjectWrite<'a> {
         self.keep_fields_of_others(old, &mut new);
         self.check_escalation(Some(old), &new)?;
         self.check_signer(old, &new)?;
+        self.allocate(Some(old), &mut new)?;
         self.prepare_update(old, &mut new)?;
         self.validate_update(old, &new)?;
         managedfields::keep_times_if_unchanged(old, &mut new);
         self.check_admission(Some(old), &mut new)?;
         if (self.context.resource.strategy().is_removed_by_update)(old, &new) {
+            self.context.release_allocations(old)?;
             return Ok(WriteDecision::Delete);
         }
         if object::metadata::is_no_op(old, &new) && !live.is_outdated {
             return Ok(WriteDecision::Keep);
         }
         self.put(new)
+    }
+
+    fn allocate(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Result<(), Status> {
+        self.context.allocate(old, new, self.random, self.options.is_dry_run)
     }
 
     /// Makes the writer the owner of the fields that it changes.
@@ -334,17 +346,6 @@ impl RequestContext<'_> {
         *response.status_mut() = code;
         Ok(response)
     }
-}
-
-/// Adds a `Warning` header per warning.
-pub(crate) fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
-    for warning in warnings {
-        let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\"")) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
-    response
 }
 
 /// A random (version 4) UUID.
