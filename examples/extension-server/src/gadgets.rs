@@ -82,7 +82,9 @@ impl GadgetHandler {
 
     async fn dispatch(&self, target: &Target<'_>, request: Request) -> Result<Response, Status> {
         let target = match target {
-            Target::NonResource(page) => return Ok(discovery_page(&page.path).map_or_else(page_not_found, respond)),
+            Target::NonResource(page) => {
+                return Ok(discovery_page(&page.path).map_or_else(page_not_found, |value| respond(&value)));
+            }
             Target::Resource(target) => target,
         };
         let version = VERSIONS.into_iter().find(|version| *version == target.version);
