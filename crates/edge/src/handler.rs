@@ -1,7 +1,7 @@
 //! The two traits in which an API server and a gateway differ, and the values that they get.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use api::Target;
@@ -42,6 +42,8 @@ pub struct AuthorizedRequest<'a, Caller> {
     pub target: &'a Target<'a>,
     /// The authenticated caller.
     pub caller: Caller,
+    /// The address that the client connects from.
+    pub client_ip: IpAddr,
     /// The deadline, for requests that are not long-running.
     pub deadline: Instant,
     /// The record to which the handler adds what it learns.

@@ -173,7 +173,9 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         });
         let response = match destination {
             Destination::Local(why) => {
-                self.serve_locally(AuthorizedRequest { target, caller, deadline, record }, request, why).await?
+                let client_ip = connection.client.client_address.ip();
+                let authorized = AuthorizedRequest { target, caller, client_ip, deadline, record };
+                self.serve_locally(authorized, request, why).await?
             }
             Destination::Peer(peer_destination) => {
                 let user = access.forwarded_user(&caller)?;
