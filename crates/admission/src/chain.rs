@@ -1,5 +1,7 @@
 //! The sequence on a write: mutating plugins in order, at most once more if a webhook asked, then validating plugins.
 
+use std::time::Duration;
+
 use api::Status;
 use api::json::JsonObject;
 use kinds::FeatureGates;
@@ -26,6 +28,9 @@ pub struct Write<'a> {
     pub notes: Notes,
 }
 
+/// Reads a monotonic clock. Only metrics depend on it.
+pub type Clock = fn() -> Duration;
+
 /// What a run of the sequence reads.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
@@ -43,6 +48,8 @@ pub struct Context<'a> {
     pub answers: &'a Answers,
     /// The same number in every run for one request, so that a run that is repeated decides the same.
     pub random: u64,
+    /// For the durations of [`Notes::checks`].
+    pub clock: Clock,
 }
 
 /// Why a run of the sequence ended early.

@@ -11,6 +11,7 @@ mod webhooks;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use access::User;
 use api::json::JsonObject;
@@ -75,7 +76,12 @@ impl ServedKinds for PlainKinds {
         Ok(object)
     }
 
-    fn read_patched(&self, object: JsonObject, _kind: GroupVersionKind<&str>) -> Result<JsonObject, String> {
+    fn read_patched(
+        &self,
+        object: JsonObject,
+        _kind: GroupVersionKind<&str>,
+        _is_strict: bool,
+    ) -> Result<JsonObject, String> {
         if object.contains_key("broken") { Err("json: broken".to_owned()) } else { Ok(object) }
     }
 
@@ -203,6 +209,7 @@ impl Fixture {
                 policies: &self.policies,
                 answers: &answers,
                 random: 7,
+                clock: || Duration::ZERO,
             };
             let result = chain.mutate(&mut write, &context).and_then(|()| chain.validate(&mut write, &context));
             match result {

@@ -55,7 +55,7 @@ pub use discovery_pages::oldest_aggregated_version;
 pub use services::ServiceRouting;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
-use crate::admission::AdmissionControl;
+use crate::admission::{AdmissionControl, AdmissionGuard};
 use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
@@ -175,6 +175,7 @@ impl ApiServer {
             client.clone(),
             &config.metrics,
             resource_cache,
+            AdmissionGuard::new(registry.cache(), &storage_ports::admission_guard_prefix(prefix)),
         );
         let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources);
         let pages = DiscoveryPages::new(&served_resources, &config.address);

@@ -63,7 +63,8 @@ pub fn with_variables(environment: &Environment, variables: &[(String, DeclType)
     environment.clone().shared_variable("variables", Arc::new(decl))
 }
 
-/// The type of a variable with this value, as far as declarations can tell.
+/// The type of a variable with this value, as far as declarations can tell. Like in Kubernetes, objects and values of
+/// libraries are of any type.
 pub fn declared_type(value: &Type) -> DeclType {
     match value {
         Type::Bool => DeclType::bool(),
@@ -75,12 +76,13 @@ pub fn declared_type(value: &Type) -> DeclType {
         Type::Duration => DeclType::duration(),
         Type::Timestamp => DeclType::date_time(),
         Type::List(items) => DeclType::list(declared_type(items), None, ListKind::Atomic),
-        Type::Object(decl) => DeclType::clone(decl),
-        Type::Named(name) => DeclType::library(name),
+        Type::Map(entry) if matches!(entry.0, Type::String) => DeclType::map(declared_type(&entry.1), None),
         Type::Dyn
         | Type::Error
         | Type::Null
         | Type::Map(_)
+        | Type::Object(_)
+        | Type::Named(_)
         | Type::Optional(_)
         | Type::Wrapper(_)
         | Type::Message(_)
@@ -118,11 +120,6 @@ impl Field<'_> {
             }
         };
         self.invalid_as(text, detail);
-    }
-
-    /// An expression whose types no declaration expresses: only its syntax is checked.
-    pub(crate) fn expression_syntax(self, text: &str, environment: &Environment) {
-        self.compiled(text, &environment.clone().unchecked());
     }
 
     /// An expression that selects devices.

@@ -93,7 +93,7 @@ pub use release::{Release, ReleaseError};
 pub use runtime_config::{RuntimeConfig, RuntimeConfigError};
 pub use served_resources::{ServedResource, ServedResources, StoredResource};
 pub use service::validation::validate_service_addresses;
-pub use strategy::{KindStrategy, SubresourceStrategy};
+pub use strategy::{AdmissionObject, KindStrategy, SubresourceStrategy};
 pub use types::types_of;
 pub use verbs::VerbSet;
 

@@ -16,13 +16,19 @@ fn binding(policy: &str, actions: &[&str]) -> Value {
     json!({"metadata": {"name": "b"}, "spec": {"policyName": policy, "validationActions": actions}})
 }
 
+pub(crate) fn policies(validating: [Vec<Value>; 2], mutating: [Vec<Value>; 2]) -> PolicySet {
+    let states = |values: Vec<Value>| {
+        let state = |(index, value)| ((vec![], index), move || Some(object(value)));
+        (0..).zip(values).map(state).collect::<Vec<_>>()
+    };
+    PolicySet::default().update(validating.map(states), mutating.map(states), k8s_cel::Release(36))
+}
+
 /// Creates a config map under one policy, which validates or mutates.
 fn run(spec: &Value, actions: &[&str], is_mutating: bool) -> (Result<Value, (u16, String)>, Notes) {
-    let lists = [vec![object(policy("p", spec))], vec![object(binding("p", actions))]];
+    let lists = [vec![policy("p", spec)], vec![binding("p", actions)]];
     let none = || [Vec::new(), Vec::new()];
-    let release = k8s_cel::Release(36);
-    let policies =
-        if is_mutating { PolicySet::new(none(), lists, release) } else { PolicySet::new(lists, none(), release) };
+    let policies = if is_mutating { policies(none(), lists) } else { policies(lists, none()) };
     let fixture =
         Fixture { policies, ..Fixture::with_plugins(&["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"]) };
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}});

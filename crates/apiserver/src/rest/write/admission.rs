@@ -130,6 +130,7 @@ impl RequestContext<'_> {
         let (is_dry_run, operation) = (options.is_dry_run, Operation::Create);
         let write = RequestedWrite { operation, kind, options: Some(&options_object), is_dry_run };
         let random = fastrand::u64(..);
+        self.admission.catch_up(self.server).await?;
         for _ in 0..crate::rest::persist::ADMISSION_ROUNDS_MAX {
             self.admission.begin_decision();
             let mutated = self.admit(AdmissionPhase::Mutating, &write, None, Some(object.clone()), random);
