@@ -1,7 +1,7 @@
 //! ResourceQuota: what objects use, which quotas cover them, and whether a write fits.
 //!
 //! Pure. The caller passes the quotas of the namespace with what exists ([`QuotaState`]) and stores the changed quotas
-//! that [`check`] returns in the transaction of the object. It runs after all other validating plugins.
+//! that [`check()`] returns in the transaction of the object. It runs after all other validating plugins.
 
 mod check;
 mod evaluator;

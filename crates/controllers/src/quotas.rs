@@ -257,9 +257,9 @@ impl UsageCalculator {
             let mut list: JsonObject = serde_json::from_slice(&body).map_err(|error| invalid(&error))?;
             match list.remove("items") {
                 Some(Value::Array(items)) => {
-                    objects.extend(items.into_iter().filter_map(|item| match item {
-                        Value::Object(object) => Some(object),
-                        _ => None,
+                    objects.extend(items.into_iter().filter_map(|item| {
+                        let Value::Object(object) = item else { return None };
+                        Some(object)
                     }));
                 }
                 Some(Value::Null) => {}

@@ -11,6 +11,7 @@ use apiserver::bootstrap;
 use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens};
 use tasks::Tasks;
 
+use crate::Config;
 use crate::certificates::ServerCertificates;
 
 /// The interval of checks whether the bootstrap roles, which the controllers need, exist.
@@ -102,11 +103,9 @@ impl ControllerConfig {
 
 /// Starts the controllers once the bootstrap roles exist. Stop the returned tasks before the server stops serving; connections
 /// last as long as `tasks`, so that the controllers can release their leases.
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn start(
-    config: &ControllerConfig,
+    config: &Config,
     tokens: ControllerTokens,
-    gates: &kinds::FeatureGates,
     listen_address: SocketAddr,
     certificates: &ServerCertificates,
     bootstrap_progress: &bootstrap::BootstrapProgress,
@@ -114,10 +113,10 @@ pub(crate) fn start(
     tasks: &Tasks,
 ) -> anyhow::Result<Tasks> {
     let controller_tasks = Tasks::new();
-    if config.selection.is_empty() {
+    if config.controllers.selection.is_empty() {
         return Ok(controller_tasks);
     }
-    let config = config.controllers_config(listen_address, certificates, tokens, gates.clone())?;
+    let config = config.controllers.controllers_config(listen_address, certificates, tokens, config.gates.clone())?;
     let metrics = controllers::Metrics::new(metrics);
     let (started, controllers, connections) = (bootstrap_progress.clone(), controller_tasks.clone(), tasks.clone());
     controller_tasks.spawn_once("controllers", async move {

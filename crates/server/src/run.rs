@@ -74,9 +74,7 @@ impl Server {
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
-        let gates = &config.gates;
-        let controllers =
-            controllers::start(&config.controllers, tokens, gates, listens, &trust, &started, &metrics, &tasks)?;
+        let controllers = controllers::start(&config, tokens, listens, &trust, &started, &metrics, &tasks)?;
         let settings = bootstrap::BootstrapConfig {
             address,
             service_ip: config.kubernetes_service_ip,
@@ -86,11 +84,7 @@ impl Server {
         let putting =
             bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
         tasks.spawn_once("bootstrap", putting);
-        // Without a cluster there is nothing to join.
-        let has_joined =
-            cluster.as_ref().map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
-        let api_services = ApiServiceController::new(core.server.clone(), members.cloned(), has_joined);
-        tasks.spawn("api-services", |stop| api_services.run(stop));
+        start_api_services(&core, cluster.as_ref(), &tasks);
         let probe = StorageProbe::start(store.store(), &tasks);
         let mut checks = health_checks(probe, &core, started, draining.clone(), cluster.as_ref());
         checks.extend(versions.as_ref().map(RunningStorageVersions::health_checks).into_iter().flatten());
@@ -241,6 +235,14 @@ impl ServerCore {
         }
         Self { cache, registry, server, policy_progress: known }
     }
+}
+
+/// Keeps the automatic APIServices. Without a cluster there is nothing to join before that.
+fn start_api_services(core: &ServerCore, cluster: Option<&peers::StartedPeers>, tasks: &Tasks) {
+    let members = cluster.map(|started| started.participant.cluster().clone());
+    let has_joined = cluster.map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
+    let api_services = ApiServiceController::new(core.server.clone(), members, has_joined);
+    tasks.spawn("api-services", |stop| api_services.run(stop));
 }
 
 fn health_checks(

@@ -1,5 +1,7 @@
 //! Decisions of quotas, in tables.
 
+#![allow(clippy::needless_pass_by_value, reason = "`json!` makes values")]
+
 use api::json::JsonObject;
 use kinds::{FeatureGates, Release};
 use serde_json::{Value, json};

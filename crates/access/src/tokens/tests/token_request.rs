@@ -26,12 +26,11 @@ fn check_claims(spec: &Value, expected: &Expect) {
 #[track_caller]
 fn check_error(body: &Value, expected: &Expect) {
     let error = issue(&issuer(), "builder", body, &FakeBoundObjects::new()).unwrap_err();
-    let text = match &error {
-        TokenRequestError::Invalid { errors, .. } => {
-            format!("{error}: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
-        }
-        _ => error.to_string(),
-    };
+    let mut text = error.to_string();
+    if let TokenRequestError::Invalid { errors, .. } = &error {
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        text = format!("{text}: {}", errors.join(", "));
+    }
     expected.assert_eq(&text);
 }
 
