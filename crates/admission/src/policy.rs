@@ -5,13 +5,17 @@
 
 mod expressions;
 mod mutating_dispatch;
+mod openapi_types;
 mod params;
 mod set;
+mod type_check;
 mod validating_dispatch;
 mod variables;
 
 pub(crate) use mutating_dispatch::dispatch as mutate;
+pub use openapi_types::type_in_document;
 pub use set::{PolicySet, StateId};
+pub use type_check::{CheckedTypes, ExpressionWarning, checked_resources, param_kind, type_check};
 pub(crate) use validating_dispatch::dispatch as validate;
 
 use crate::attributes::Attributes;

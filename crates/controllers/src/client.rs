@@ -94,6 +94,11 @@ impl ApiError {
         })
     }
 
+    /// True for every 404, of an object or of a path.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.status().is_some_and(|status| status.http_code() == 404)
+    }
+
     /// True if the server does not serve the path of the resource.
     pub(crate) fn is_resource_not_served(&self) -> bool {
         self.status().is_some_and(|status| {
@@ -150,6 +155,10 @@ impl ApiClient {
 
     pub(crate) async fn merge_patch(&self, path: &str, patch: &Value) -> Result<ApiResponse, ApiError> {
         self.send_write(Method::PATCH, path, "application/merge-patch+json", patch).await
+    }
+
+    pub(crate) async fn apply(&self, path: &str, configuration: &Value) -> Result<ApiResponse, ApiError> {
+        self.send_write(Method::PATCH, path, "application/apply-patch+yaml", configuration).await
     }
 
     /// Deletes an object, or all objects of a collection.

@@ -1,5 +1,5 @@
 //! The controllers that every cluster needs: namespace deletion, garbage collection, the default objects of each
-//! namespace, and the status of quotas.
+//! namespace, and the status of quotas and policies.
 //!
 //! They are ordinary API clients: discovery, requests and watches over TLS to this server's own address, each under the
 //! service account and the RBAC roles that kube-controller-manager uses for it. The rules for what a response proves
@@ -17,6 +17,7 @@ mod leases;
 pub mod metrics;
 mod namespace_defaults;
 mod namespaces;
+mod policy_status;
 mod quotas;
 mod resources;
 mod work_queue;
@@ -53,6 +54,8 @@ pub struct ControllerTokens {
     pub root_ca_publisher: String,
     /// Token of `system:serviceaccount:kube-system:resourcequota-controller`.
     pub resource_quota_controller: String,
+    /// Token of `system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller`.
+    pub policy_status_controller: String,
     /// Token of `system:kube-controller-manager`, which reads what several controllers need.
     pub controller_manager: String,
     /// Token of `system:apiserver`, the server itself, for leader election.
@@ -113,6 +116,14 @@ pub fn start(config: &Config, metrics: &Metrics, tasks: &Tasks, connection_tasks
         let (gauges, gates) = (metrics.queue_gauges("resourcequota"), config.gates.clone());
         let work = quotas::Config { client, gauges, gates, clock };
         candidate.run(tasks, move || quotas::run(work.clone()));
+    }
+    if config.selection.is_enabled(Controller::PolicyStatus) {
+        let candidate = stand("validatingadmissionpolicy-status-controller");
+        let account = "system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller";
+        let client = client(&tokens.policy_status_controller, account);
+        let gauges = metrics.queue_gauges("validatingadmissionpolicy_status");
+        let work = policy_status::Config { client, gauges, gates: config.gates.clone() };
+        candidate.run(tasks, move || policy_status::run(work.clone()));
     }
     let accounts = config.selection.is_enabled(Controller::ServiceAccount).then(|| {
         client(&tokens.service_account_controller, "system:serviceaccount:kube-system:service-account-controller")

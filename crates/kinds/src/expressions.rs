@@ -38,6 +38,24 @@ pub fn declare_admission_variables(environment: Environment, variables: Admissio
     environment
 }
 
+/// Declares the variables of a policy with the types of the objects that it is for, to find mistakes.
+pub fn declare_type_checked_variables(
+    environment: Environment,
+    object: &Arc<DeclType>,
+    params: Option<Arc<DeclType>>,
+) -> Environment {
+    let environment = environment
+        .shared_variable("object", object.clone())
+        .shared_variable("oldObject", object.clone())
+        .shared_variable("namespaceObject", Arc::new(namespace_type()))
+        .shared_variable("request", Arc::new(request_type()))
+        .variable("authorizer", DeclType::library("kubernetes.authorization.Authorizer"));
+    match params {
+        Some(params) => environment.shared_variable("params", params),
+        None => environment,
+    }
+}
+
 /// The environment of expressions that select devices.
 pub(crate) fn device_environment(field: Field<'_>) -> Environment {
     let by_domain =

@@ -38,6 +38,7 @@ pub(crate) fn random_tokens() -> ControllerTokens {
         service_account_controller: random_token(),
         root_ca_publisher: random_token(),
         resource_quota_controller: random_token(),
+        policy_status_controller: random_token(),
         controller_manager: random_token(),
         server: random_token(),
     }
@@ -61,6 +62,7 @@ impl ControllerConfig {
             account(service_account_controller, "service-account-controller"),
             account(root_ca_publisher, "root-ca-cert-publisher"),
             account(&tokens.resource_quota_controller, "resourcequota-controller"),
+            account(&tokens.policy_status_controller, "validatingadmissionpolicy-status-controller"),
             (controller_manager.clone(), User::named(access::user::KUBE_CONTROLLER_MANAGER)),
             (server.clone(), masters),
         ]

@@ -4,4 +4,5 @@ mod apply;
 mod conversion;
 mod custom_responses;
 mod definitions;
+mod policies;
 mod validation;

@@ -175,8 +175,8 @@ pub(crate) static FLAGS: &[Flag] = &[
         FlagKind::List,
         "*",
         "Controllers to run: * for all, -name for all but one. There are namespace-controller, \
-         garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller and \
-         resourcequota-controller.",
+         garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller, \
+         resourcequota-controller and validatingadmissionpolicy-status-controller.",
     ),
     flag(
         "root-ca-file",
