@@ -2,7 +2,7 @@
 
 use api::Status;
 use forward::UnsendableUser;
-use http::header::{HeaderValue, RETRY_AFTER};
+use http::header::{HeaderValue, RETRY_AFTER, WARNING};
 
 use crate::Response;
 use crate::response::json_response;
@@ -85,6 +85,17 @@ pub fn status_response(status: &Status) -> Response {
         http::StatusCode::from_u16(status.http_code()).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     if let Some(seconds) = status.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    with_warnings(response, &status.warnings)
+}
+
+/// Adds a `Warning` header per warning.
+pub fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
+    for warning in warnings {
+        let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
     }
     response
 }

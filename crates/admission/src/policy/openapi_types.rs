@@ -87,9 +87,9 @@ impl<'d> Declarations<'d> {
 
 /// The name that a schema refers to, directly or with a default beside.
 fn reference_of(schema: &Value) -> Option<&str> {
-    let reference = match &schema["allOf"] {
-        Value::Array(all) if all.len() == 1 => &all[0]["$ref"],
-        _ => &schema["$ref"],
+    let reference = match schema["allOf"].as_array().map(Vec::as_slice) {
+        Some([one]) => &one["$ref"],
+        Some(_) | None => &schema["$ref"],
     };
     reference.as_str()?.strip_prefix(REFERENCE_PREFIX)
 }

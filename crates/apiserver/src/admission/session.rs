@@ -105,14 +105,16 @@ impl AdmissionSession {
         Ok(())
     }
 
-    /// Runs one phase. Returns the object, changed by plugins, and what the phase has to tell.
+    /// Runs one phase. Returns the object, changed by plugins. `notes` gets what the phase has to tell, also if the write is
+    /// refused and the refusal counts.
     pub(crate) fn run(
         &self,
         server: &ApiServer,
         phase: AdmissionPhase,
         write: &AdmittedWrite<'_>,
         object: Option<JsonObject>,
-    ) -> Result<(Option<JsonObject>, Notes), Status> {
+        notes: &mut Notes,
+    ) -> Result<Option<JsonObject>, Status> {
         let (webhooks, policies) = (server.admission.webhooks(), server.admission.policies());
         let attributes = Attributes {
             operation: write.operation,
@@ -152,11 +154,13 @@ impl AdmissionSession {
             }
             Ok(()) => {
                 server.admission.metrics.observe_checks(&run.notes);
-                Ok((run.object, run.notes))
+                notes.append(run.notes);
+                Ok(run.object)
             }
             Err(Interruption::Refused(status)) => {
                 if state.is_view_current {
                     server.admission.metrics.observe_checks(&run.notes);
+                    notes.append(run.notes);
                 }
                 state.refusal = Some(status.message.clone());
                 Err(*status)

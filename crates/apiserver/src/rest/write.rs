@@ -19,8 +19,8 @@ use api::Status;
 use api::json::JsonObject;
 use api::time::Time;
 use edge::Response;
+pub(crate) use edge::error_response::with_warnings;
 use http::StatusCode;
-use http::header::{HeaderValue, WARNING};
 use managedfields::FieldManager;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
@@ -334,17 +334,6 @@ impl RequestContext<'_> {
         *response.status_mut() = code;
         Ok(response)
     }
-}
-
-/// Adds a `Warning` header per warning.
-pub(crate) fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
-    for warning in warnings {
-        let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\"")) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
-    response
 }
 
 /// A random (version 4) UUID.

@@ -1,6 +1,6 @@
 //! The two places of admission in the sequence of a write.
 
-use ::admission::Operation;
+use ::admission::{Notes, Operation};
 use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
 use object::unstructured::metadata_string;
@@ -106,11 +106,13 @@ impl RequestContext<'_> {
             old_object: old,
             random,
         };
-        let (object, notes) = self.admission.run(self.server, phase, &admitted, new)?;
+        let mut notes = Notes::default();
+        let result = self.admission.run(self.server, phase, &admitted, new, &mut notes);
         self.execution.add_warnings(notes.warnings().iter().cloned());
         for (key, value) in notes.annotations() {
             self.record.annotate(key.clone(), || value.clone());
         }
+        let object = result?;
         // Last of all plugins.
         if let (AdmissionPhase::Validating, Some(object)) = (phase, &object) {
             self.charge_quota(write.operation, object, old, write.is_dry_run)?;

@@ -174,7 +174,8 @@ async fn create(client: &Client, path: &str, object: &Value) {
     assert!([201, 409].contains(&created.status.as_u16()), "{path}: {object}: {}", created.summary());
 }
 
-/// Creates what all cases need, then performs the writes of each. Returns the outcomes by the names of the cases.
+/// Creates what all cases need, then performs the writes of each. Returns the outcomes by the names of the cases; of a
+/// policy that is refused, the refusal.
 pub(crate) async fn perform_all(client: &Client, cases: &[Case]) -> Map<String, Value> {
     create(client, CRD_PATH, &widgets_definition()).await;
     for case in cases {
@@ -189,13 +190,24 @@ pub(crate) async fn perform_all(client: &Client, cases: &[Case]) -> Map<String, 
             create(client, &path_of(if is_widget { WIDGETS } else { "configmaps" }, namespace), param).await;
         }
     }
-    for (path, object) in cases.iter().flat_map(Case::policies) {
-        create(client, &path, &object).await;
-    }
-    wait_until_in_force(client, cases).await;
     let mut outcomes = Map::new();
     for case in cases {
-        outcomes.insert(case.name.clone(), case.perform(client).await);
+        let mut refused = Vec::new();
+        for (path, object) in case.policies() {
+            let created = client.create(&path, &object).await;
+            if created.status != 201 {
+                refused.push(outcome(&created));
+            }
+        }
+        if !refused.is_empty() {
+            outcomes.insert(case.name.clone(), Value::Array(refused));
+        }
+    }
+    wait_until_in_force(client, cases).await;
+    for case in cases {
+        if !outcomes.contains_key(&case.name) {
+            outcomes.insert(case.name.clone(), case.perform(client).await);
+        }
     }
     outcomes
 }
@@ -210,7 +222,7 @@ fn widgets_definition() -> Value {
         "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
             "items": {"type": "object", "required": ["name"],
                 "properties": {"name": text, "count": {"type": "integer"}}}},
-    }}}});
+    }}, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
     let version = |name: &str, storage: bool| {
         json!({"name": name, "served": true, "storage": storage,
         "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}})

@@ -1,8 +1,6 @@
 //! Judges the writes of all policy cases on a real kube-apiserver and on ours. `UNSKEW_REAL_RECORD` replaces the recorded
 //! outcomes, which ci compares with.
 
-#![expect(clippy::print_stdout, reason = "figures are what the comparison is run for")]
-
 use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease, release_of_assets};
 use cluster_tests::tools::optional_text;
 use cluster_tests::{Etcd, RunningServer, TestStore};
