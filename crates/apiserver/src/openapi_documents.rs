@@ -4,14 +4,15 @@
 //! with the current definitions and hashes only those that changed. The hash of a document is made from the hashes of its
 //! inputs, so the index needs no document, and a document is encoded only when a client requests it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use apiextensions::definition::ResourceNames;
 use apiextensions::openapi::{ReleaseParameters, describe, document, input_hash, is_structural};
-use kinds::openapi::{OpenApi, index_document};
+use edge::openapi::page::SwaggerEncoding;
+use kinds::openapi::OpenApi;
 use kinds::{ServedResources, types_of};
-use schema::openapi::{Dialect, OpenApiDocument, OpenApiPart, hash};
+use schema::openapi::{Dialect, KeptDocuments, OpenApiDocument, OpenApiPart, hash, index_document};
 use store::Revision;
 
 use crate::definitions::{CustomResources, LiveDefinition};
@@ -29,13 +30,6 @@ pub(crate) struct OpenApiDocuments {
     kept: Mutex<KeptDocuments>,
     /// One document of custom resources is encoded at a time, so that concurrent requests for it share the result.
     encoding: tokio::sync::Mutex<()>,
-}
-
-/// The documents of `/openapi/v2`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SwaggerEncoding {
-    Json,
-    Protobuf,
 }
 
 /// What the documents of all served definitions are made from. Immutable.
@@ -79,7 +73,7 @@ impl OpenApiDocuments {
         Self {
             built_in: OpenApi::new(served_resources),
             latest: Mutex::default(),
-            kept: Mutex::default(),
+            kept: Mutex::new(KeptDocuments::new(KEPT_BYTES_MAX)),
             encoding: tokio::sync::Mutex::default(),
         }
     }
@@ -91,12 +85,22 @@ impl OpenApiDocuments {
             return self.built_in.index().clone();
         }
         let index = latest.index.get_or_init(|| {
-            let built_in = self.built_in.addresses().iter().map(|(path, hash)| (&**path, &**hash));
-            let custom = latest.versions.iter().map(|(path, version)| (&**path, &*version.hash));
-            let all: BTreeMap<&str, &str> = built_in.chain(custom).collect();
-            index_document(all.into_iter())
+            let all = self.addresses_with(&latest);
+            index_document(all.iter().map(|(path, hash)| (path.as_str(), &**hash)))
         });
         index.clone()
+    }
+
+    /// The paths of all group-versions below `/openapi/v3/`, sorted, and the hashes of their documents.
+    pub(crate) fn addresses(&self, custom: &CustomResources) -> Vec<(String, Box<str>)> {
+        self.addresses_with(&self.derive(custom))
+    }
+
+    fn addresses_with(&self, custom: &CustomIndex) -> Vec<(String, Box<str>)> {
+        let built_in = self.built_in.addresses().iter().map(|(path, hash)| (&**path, hash));
+        let custom = custom.versions.iter().map(|(path, version)| (&**path, &version.hash));
+        let all: BTreeMap<&str, &Box<str>> = built_in.chain(custom).collect();
+        all.into_iter().map(|(path, hash)| (path.to_owned(), hash.clone())).collect()
     }
 
     /// `/openapi/v3/<path>`; `None` if nothing is served in the group-version.
@@ -258,52 +262,4 @@ fn parts_of<'p>(
         let version = custom.definition(name)?.live.versions.get(*position)?;
         Some(describe(version, is_structural(version), dialect, release_parameters))
     })
-}
-
-/// Encoded documents by hash; the oldest make room.
-#[derive(Debug, Default)]
-struct KeptDocuments {
-    bodies: HashMap<Box<str>, Arc<[u8]>>,
-    /// In the order in which they were encoded.
-    order: VecDeque<Box<str>>,
-    bytes: usize,
-}
-
-impl KeptDocuments {
-    fn find(&self, hash: &str) -> Option<Arc<[u8]>> {
-        self.bodies.get(hash).cloned()
-    }
-
-    fn insert(&mut self, hash: &str, body: Arc<[u8]>) {
-        self.bytes += body.len();
-        self.order.push_back(hash.into());
-        if let Some(replaced) = self.bodies.insert(hash.into(), body) {
-            self.bytes -= replaced.len();
-        }
-        while self.bytes > KEPT_BYTES_MAX && self.order.len() > 1 {
-            let Some(oldest) = self.order.pop_front() else { break };
-            if let Some(body) = self.bodies.remove(&oldest) {
-                self.bytes -= body.len();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kept_documents_are_bounded_and_the_newest_stays() {
-        let mut kept = KeptDocuments::default();
-        let body = |size: usize| Arc::<[u8]>::from(vec![0; size]);
-        kept.insert("a", body(KEPT_BYTES_MAX / 2));
-        kept.insert("b", body(KEPT_BYTES_MAX / 2));
-        assert!(kept.find("a").is_some() && kept.find("b").is_some());
-        kept.insert("c", body(1));
-        assert!(kept.find("a").is_none() && kept.find("b").is_some() && kept.find("c").is_some());
-        kept.insert("d", body(KEPT_BYTES_MAX + 1));
-        assert_eq!((kept.order.len(), kept.bytes), (1, KEPT_BYTES_MAX + 1));
-        assert!(kept.find("d").is_some());
-    }
 }

@@ -4,8 +4,8 @@
 //! [`error_response`] alone turns a failure into a response. A [`LocalHandler`] serves requests in this process and an
 //! [`AccessControl`] authenticates and authorizes them: an API server and a gateway differ in these two values alone.
 //!
-//! Reading order: [`pipeline`], [`handler`], [`certificate_verification`], [`peer_routing`], [`merged_discovery`], [`error_response`],
-//! `record`, `request_framing`, [`audit`], [`access_log`], [`body`], `seats`, [`health`], [`metrics`], [`listener`].
+//! Reading order: [`pipeline`], [`handler`], [`certificate_verification`], [`peer_routing`], [`merged_discovery`], [`openapi`],
+//! [`error_response`], `record`, `request_framing`, [`audit`], [`access_log`], [`body`], `seats`, [`health`], [`metrics`], [`listener`].
 
 pub mod access_log;
 pub mod audit;
@@ -20,6 +20,7 @@ pub mod identity_headers;
 pub mod listener;
 pub mod merged_discovery;
 pub mod metrics;
+pub mod openapi;
 pub mod peer_fetch;
 pub mod peer_routing;
 pub mod pipeline;

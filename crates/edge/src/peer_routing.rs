@@ -1,5 +1,5 @@
-//! Routes requests to the local handler or to a peer, and serves the pages about the cluster: merged discovery and
-//! `/debug/peers`.
+//! Routes requests to the local handler or to a peer, and serves the pages about the cluster: merged discovery, merged
+//! OpenAPI and `/debug/peers`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::merged_discovery::MergedPages;
+use crate::openapi::MergedOpenApi;
 use crate::{Body, ClientConnection, Error, Request, RequestRecord, Response, routing_status};
 
 /// Response header: the id of the server that produced the response.
@@ -40,6 +41,8 @@ pub struct PeerRouting {
     pub metrics: Metrics,
     /// The discovery documents that merge the resources of all members.
     pub merged_pages: MergedPages,
+    /// The OpenAPI documents of all members; `None` if this server does not reach its peers.
+    pub merged_openapi: Option<MergedOpenApi>,
     /// The server that rejects a request whose path or method does not fit a resource that only peers serve.
     pub mismatch_policy: RouteMismatchPolicy,
     /// `--peer-response-headers`: responses name the serving server and the routing rule.
@@ -201,10 +204,11 @@ impl PeerDestination<'_> {
 impl PeerRouting {
     /// True for paths that [`Self::serve_page`] may serve, and for `/api`, whose nopeer requests it counts.
     pub(crate) fn has_page(&self, path: &str) -> bool {
-        path == DEBUG_PAGE || path == "/api" || self.merged_pages.has_page(path)
+        path == DEBUG_PAGE || path == "/api" || path.starts_with("/openapi/v") || self.merged_pages.has_page(path)
     }
 
-    /// Serves `/debug/peers` and merged discovery documents; `None` leaves the request to the local handler.
+    /// Serves `/debug/peers` and merged documents of discovery and OpenAPI; `None` leaves the request to the local
+    /// handler.
     ///
     /// A peer always gets the local document: some releases do not ask for the nopeer profile and would publish the
     /// merged document as their own.
@@ -217,12 +221,17 @@ impl PeerRouting {
             self.metrics.count_nopeer_discovery();
             return None;
         }
-        if hop == Hop::FromPeer || !self.merged_pages.has_page(path) {
+        let is_openapi = path.starts_with("/openapi/");
+        if hop == Hop::FromPeer || !is_openapi && !self.merged_pages.has_page(path) {
             return None;
         }
         if self.is_view_recent.as_ref().is_some_and(|is_recent| !is_recent()) {
             // A failure only means that some members do not respond; the document then covers the others.
             let _ = self.cluster.catch_up().await;
+        }
+        if is_openapi {
+            let served = self.merged_openapi.as_ref()?.serve(self.cluster.view(), request);
+            return Some(Box::pin(served).await?.map_err(Error::from));
         }
         let page = self.merged_pages.serve(path, query, request.headers(), &self.cluster.view(), &self.metrics)?;
         Some(page.map_err(Error::from))

@@ -6,10 +6,9 @@
 mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
-use schema::openapi::{ApiDescription, OpenApiDocument, OpenApiPart};
+use schema::openapi::{ApiDescription, OpenApiDocument, OpenApiPart, index_document};
 
 use crate::release::Release;
 use crate::served_resources::{ServedResource, ServedResources};
@@ -130,18 +129,6 @@ impl OpenApi {
             group_versions: &self.group_versions(),
         })
     }
-}
-
-/// The index of group-versions, from the path and the hash of each, sorted by path.
-pub fn index_document<'d>(addresses: impl Iterator<Item = (&'d str, &'d str)>) -> OpenApiDocument {
-    let mut body = r#"{"paths":{"#.to_owned();
-    for (position, (path, hash)) in addresses.enumerate() {
-        let separator = if position == 0 { "" } else { "," };
-        // Paths of group-versions and hashes have no character that JSON escapes.
-        let _ = write!(body, r#"{separator}"{path}":{{"serverRelativeURL":"/openapi/v3/{path}?hash={hash}"}}"#);
-    }
-    body.push_str("}}");
-    OpenApiDocument::new(body)
 }
 
 #[cfg(test)]

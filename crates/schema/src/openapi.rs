@@ -4,12 +4,15 @@
 //! explain types, to prepare patches, and to detect server-side field validation.
 
 pub mod descriptions;
+mod kept;
+pub mod merge;
 mod operation;
 mod part;
 pub mod protobuf;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA512};
@@ -17,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::Types;
 
+pub use kept::KeptDocuments;
 pub use operation::{OpenApiOperation, OperationAction};
 pub use part::{JsonMembers, OpenApiPart};
 pub use types::{Dialect, definitions};
@@ -137,6 +141,18 @@ impl OpenApiDocument {
         let hash = hash([&*body]);
         Self { body: body.into(), hash }
     }
+}
+
+/// The index of group-versions, from the path and the hash of each, sorted by path.
+pub fn index_document<'d>(addresses: impl Iterator<Item = (&'d str, &'d str)>) -> OpenApiDocument {
+    let mut body = r#"{"paths":{"#.to_owned();
+    for (position, (path, hash)) in addresses.enumerate() {
+        let separator = if position == 0 { "" } else { "," };
+        // Paths of group-versions and hashes have no character that JSON escapes.
+        let _ = write!(body, r#"{separator}"{path}":{{"serverRelativeURL":"/openapi/v3/{path}?hash={hash}"}}"#);
+    }
+    body.push_str("}}");
+    OpenApiDocument::new(body)
 }
 
 /// The SHA-512 of the concatenated pieces in upper-case hexadecimal.

@@ -14,6 +14,7 @@ use edge::access_log::AccessLog;
 use edge::certificate_verification::CaBundles;
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::merged_discovery::{MergeDiscovery, MergedPages};
+use edge::openapi::MergedOpenApi;
 use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use edge::pipeline::{Pipeline, RequestLimits};
@@ -310,6 +311,7 @@ fn build_peers(config: &Config, upstream_client: &UpstreamClient, metrics: Metri
             merge_discovery: config.merge_discovery,
             oldest_version: AggregatedVersion::V2Beta1,
         },
+        merged_openapi: Some(MergedOpenApi::new(None, Arc::new(PeerFetch::new(upstream_client.forwarder.clone())))),
         mismatch_policy: RouteMismatchPolicy::LeaveToPeer,
         peer_response_headers: config.peer_response_headers,
         // No server forwards to a gateway, so that it does not wait until it has joined.

@@ -12,6 +12,7 @@ use apiserver::storage_ports::{PeeringStorage, PublishedClusterAuthentication};
 use discovery::GroupDiscoveryList;
 use edge::health::{HealthCheck, HealthPages};
 use edge::merged_discovery::{MergeDiscovery, MergedPages};
+use edge::openapi::{LocalOpenApi, MergedOpenApi};
 use edge::peer_fetch::PeerFetch;
 use edge::peer_routing::RouteMismatchPolicy;
 use forward::{ForwardLimits, Forwarder, ForwarderConfig, IdentityHeaders};
@@ -156,6 +157,7 @@ pub(crate) fn start(
     advertised: SocketAddr,
     ports: PeeringStorage,
     shared: watch::Receiver<SharedResources>,
+    local_openapi: Arc<dyn LocalOpenApi>,
     registry: &prometheus::Registry,
     tasks: &Tasks,
 ) -> anyhow::Result<Option<StartedPeers>> {
@@ -200,6 +202,9 @@ pub(crate) fn start(
                 merge_discovery: config.merge_discovery,
                 oldest_version: apiserver::oldest_aggregated_version(served_resources.release()),
             },
+            merged_openapi: forwarder
+                .clone()
+                .map(|forwarder| MergedOpenApi::new(Some(local_openapi), Arc::new(PeerFetch::new(forwarder)))),
             mismatch_policy: RouteMismatchPolicy::RejectLocally,
             peer_response_headers: config.peer_response_headers,
             has_joined: joined.subscribe(),

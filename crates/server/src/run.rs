@@ -70,7 +70,8 @@ impl Server {
         let core = ServerCore::start(&config, &local, rules.clone(), &prepared, &store, &tasks, &streams_end);
         let live = core.server.definitions();
         let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live);
-        let mut cluster = peers::start(&config, address, ports.clone(), live.shared(), &metrics, &tasks)?;
+        let openapi = core.server.clone();
+        let mut cluster = peers::start(&config, address, ports.clone(), live.shared(), openapi, &metrics, &tasks)?;
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();

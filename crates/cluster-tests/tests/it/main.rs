@@ -14,6 +14,7 @@ mod gateway;
 mod inventory;
 mod kubectl;
 mod lab;
+mod openapi;
 mod peers;
 mod preflight;
 mod raw_http;

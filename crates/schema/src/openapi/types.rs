@@ -28,6 +28,14 @@ impl Dialect {
             Self::V3 => json!({"$ref": format!("#/components/schemas/{definition}")}),
         }
     }
+
+    /// The type that a reference names.
+    pub(super) fn referenced_name(self, reference: &str) -> Option<&str> {
+        reference.strip_prefix(match self {
+            Self::V2 => "#/definitions/",
+            Self::V3 => "#/components/schemas/",
+        })
+    }
 }
 
 /// The schemas of these types and of all types they refer to, by name.
