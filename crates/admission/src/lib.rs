@@ -20,7 +20,7 @@ mod refusal;
 pub mod webhook;
 
 pub use attributes::{Attributes, Operation};
-pub use chain::{Chain, Clock, Context, Interruption, Write};
+pub use chain::{Chain, Clock, Context, Interruption, RunLookups, Write};
 pub use notes::{CheckOutcome, Notes, PolicyCheck};
 pub use plugin_set::{PluginSet, PluginSetError};
 pub use plugins::Settings;

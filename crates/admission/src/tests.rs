@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Answers, Attributes, CallFailure, Chain, Context, EquivalentResource, Interruption, Notes, Operation, PluginSet,
-    Refusal, ServedKinds, Settings, View, WebhookSet, Write,
+    Refusal, RunLookups, ServedKinds, Settings, View, WebhookSet, Write,
 };
 
 pub(crate) fn object(value: Value) -> JsonObject {
@@ -210,6 +210,7 @@ impl Fixture {
                 answers: &answers,
                 random: 7,
                 clock: || Duration::ZERO,
+                lookups: &RunLookups::default(),
             };
             let result = chain.mutate(&mut write, &context).and_then(|()| chain.validate(&mut write, &context));
             match result {

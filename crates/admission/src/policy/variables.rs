@@ -37,7 +37,7 @@ pub(super) fn namespace_of(write: &Write<'_>, context: &Context<'_>) -> Result<O
         return Ok(None);
     }
     let namespaces = GroupResource { group: "", resource: "namespaces" };
-    match context.view.get(namespaces, "", attributes.namespace)? {
+    match context.namespace(attributes)?.cloned() {
         // Expressions see no kind of built-in types.
         Some(mut namespace) => {
             namespace.remove("kind");

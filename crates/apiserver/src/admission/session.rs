@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use ::admission::webhook::FailurePolicy;
-use ::admission::{Answers, Attributes, CallFailure, Context, Interruption, Notes, Operation, PendingCall, Write};
+use ::admission::{
+    Answers, Attributes, CallFailure, Context, Interruption, Notes, Operation, PendingCall, RunLookups, Write,
+};
 use api::json::JsonObject;
 use api::{GroupVersionKind, GroupVersionResource, Status};
 use bytes::Bytes;
@@ -139,6 +141,7 @@ impl AdmissionSession {
             answers: &state.answers,
             random: write.random,
             clock: monotonic_time,
+            lookups: &RunLookups::default(),
         };
         let mut run = Write { attributes, object, old_object: write.old_object, notes: Notes::default() };
         let chain = &server.admission.chain;

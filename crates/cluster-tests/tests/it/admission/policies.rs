@@ -309,15 +309,19 @@ fn audit_log_and_metrics_have_what_policies_found() {
     std::fs::write(&rules_file, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n").unwrap();
     let flags =
         [format!("--audit-policy-file={}", rules_file.display()), format!("--audit-log-path={}", log.display())];
-    let server = start_on_sqlite(folder.path(), &[&flags[0], &flags[1]]);
+    // Controllers would create config maps too.
+    let server = start_on_sqlite(folder.path(), &[&flags[0], &flags[1], "--controllers="]);
     let client = server.admin();
     block_on(async {
+        let here = json!([{"name": "here", "expression": "request.namespace == 'default'"}]);
         let spec = json!({
+            "matchConditions": here,
             "validations": [{"expression": "object.data.a == '2'", "message": "not 2"}],
             "auditAnnotations": [{"key": "a", "valueExpression": "'a is ' + object.data.a"}],
         });
         validate(&client, "audited", "configmaps", spec, &json!({"validationActions": ["Warn", "Audit"]})).await;
-        let failing = json!({"failurePolicy": "Ignore", "validations": [{"expression": "object.data.x == '2'"}]});
+        let failing = json!({"failurePolicy": "Ignore", "matchConditions": here,
+            "validations": [{"expression": "object.data.x == '2'"}]});
         validate(&client, "ignored", "configmaps", failing, &json!({})).await;
         let created = client.create(CONFIG_MAPS_PATH, &config_map("one")).await;
         assert_eq!(
