@@ -9,15 +9,13 @@ use crate::attributes::{Attributes, ResourceAttributes};
 use crate::authentication::{AuthenticationError, parse_extra_headers, strip_header_prefix};
 use crate::authorization::{AccessDenied, Authorizer, Decision};
 use crate::rbac::RbacIndex;
+use crate::reviews::AUTHENTICATION_GROUP;
 use crate::user::{ANONYMOUS_USER, UNAUTHENTICATED_GROUP, User, service_account_groups, split_service_account_name};
 
 const USER_HEADER: &str = "Impersonate-User";
 const GROUP_HEADER: &str = "Impersonate-Group";
 const UID_HEADER: &str = "Impersonate-Uid";
 const EXTRA_HEADER_PREFIX: &str = "Impersonate-Extra-";
-
-/// The API group of `uids` and `userextras`; `users`, `groups` and `serviceaccounts` are in the core group.
-const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
 /// Limit on groups plus extra values of one request, because each costs an authorization decision.
 const IMPERSONATED_VALUES_MAX: usize = 1000;

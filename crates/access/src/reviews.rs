@@ -18,8 +18,8 @@ use crate::rbac::RbacIndex;
 
 /// The group of the access reviews.
 pub const AUTHORIZATION_GROUP: &str = "authorization.k8s.io";
-/// The group of TokenReview and SelfSubjectReview.
-const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
+/// The group of TokenReview, SelfSubjectReview and TokenRequest, and of the resources `uids` and `userextras`.
+pub const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
 /// What access reviews are evaluated against.
 #[derive(Clone, Copy, Debug)]

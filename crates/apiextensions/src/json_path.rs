@@ -12,6 +12,7 @@ mod parse;
 use std::cmp::Ordering;
 
 use api::json::{JsonObject, to_go_json};
+use api::quote::GoFloat;
 use serde_json::Value;
 
 pub use parse::JsonPathError;
@@ -328,7 +329,7 @@ impl<'a> PathValue<'a> {
             Self::Root(object) => String::from_utf8_lossy(&to_go_json(object)).into_owned(),
             Self::Text(text) => text.to_owned(),
             Self::Int(value) => value.to_string(),
-            Self::Float(value) => go_float(value),
+            Self::Float(value) => GoFloat(value).to_string(),
             Self::Bool(value) => value.to_string(),
             Self::Byte(byte) => byte.to_string(),
         }
@@ -425,20 +426,8 @@ impl Scalar<'_> {
 pub(crate) fn go_number(number: &serde_json::Number) -> String {
     match number.as_i64() {
         Some(value) => value.to_string(),
-        None => number.as_f64().map_or_else(|| number.to_string(), go_float),
+        None => number.as_f64().map_or_else(|| number.to_string(), |float| GoFloat(float).to_string()),
     }
-}
-
-/// A float as Go's `%v` prints it: the shortest digits that round trip, with an exponent below 1e-4 and from 1e6 on.
-pub(crate) fn go_float(value: f64) -> String {
-    let size = value.abs();
-    if value == 0.0 || !value.is_finite() || (1e-4..1e6).contains(&size) {
-        return format!("{value}");
-    }
-    let text = format!("{value:e}");
-    let Some((digits, exponent)) = text.split_once('e') else { return text };
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 /// A JSON value as Go's `%v` prints it.

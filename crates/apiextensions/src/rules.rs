@@ -2,7 +2,7 @@
 //!
 //! | when | call |
 //! |---|---|
-//! | a definition is written | [`check_rule_fields`] at every node, then [`check_expressions`] for the schema |
+//! | a definition is written | [`check_expressions`] for the schema, which `validation` calls |
 //! | a version is served | [`Rules::new`], which compiles nothing yet |
 //! | an object is written | [`unchecked_rules_error`] or else [`Rules::evaluate`] |
 //!
@@ -29,7 +29,7 @@ use k8s_cel::{Environment, Release};
 use schema::structural::{SchemaNode, StructuralSchema};
 use serde_json::Value;
 
-pub use check::{ExpressionCheck, StoredExpressions, check_expressions, check_rule_fields};
+pub use check::{ExpressionCheck, StoredExpressions, check_expressions};
 pub use field_path::{FieldPathError, resolve_field_path};
 pub(crate) use field_path::{PathSchema, resolve};
 

@@ -5,7 +5,7 @@ mod aggregated_roles;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::rbac::{PolicyChange as Due, RbacIndex, RbacKind, RbacPolicy};
+use access::rbac::{PolicyChange as Due, RBAC_GROUP, RbacIndex, RbacKind, RbacPolicy};
 use api::GroupVersionResource;
 use arc_swap::ArcSwap;
 use registry::{CacheWatcher, CachedValue, KeyChange, Registry, ResourceCache};
@@ -74,7 +74,7 @@ impl RbacIndexUpdater {
     /// roles.
     pub fn new(server: &Arc<ApiServer>, index: Arc<ArcSwap<RbacIndex>>) -> (Self, AggregatedRoleWriter) {
         let find = |(kind, resource)| {
-            let name = GroupVersionResource { group: "rbac.authorization.k8s.io", version: "v1", resource };
+            let name = GroupVersionResource { group: RBAC_GROUP, version: "v1", resource };
             server.resolve(name).map(|resource| (kind, resource.cache.clone()))
         };
         let (outdated, receiver) = watch::channel(Vec::new());

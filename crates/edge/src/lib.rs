@@ -11,7 +11,6 @@ pub mod access_log;
 pub mod audit;
 pub mod body;
 pub mod certificate_verification;
-mod coarse_timer;
 pub mod error_response;
 mod graceful_stop;
 pub mod handler;
@@ -30,7 +29,6 @@ pub mod response;
 pub mod routing_status;
 mod seats;
 mod send_limit;
-mod write_coalescer;
 
 pub use body::Body;
 pub use error_response::Error;

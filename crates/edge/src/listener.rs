@@ -1,7 +1,7 @@
 //! Connections: accepted, secured, and served until they end or the server stops.
 //!
-//! A connection lives on a worker, and so do cheap requests: a get from memory, discovery, health. Requests that may compute for
-//! long run on the runtime of the whole process, so that other connections of the worker do not wait for them.
+//! A connection stays on one thread ([`Acceptor`]), and so do cheap requests: a get from memory, discovery, health. Requests that
+//! may compute for long run on the runtime of the whole process, so that other connections of the thread do not wait for them.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,8 +16,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
-use tasks::{Commitment, Tasks, Workers};
-use tokio::net::{TcpListener, TcpStream};
+use tasks::{Commitment, Tasks};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 use tokio::time::Instant;
@@ -25,15 +25,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use transport::Reloading;
+use transport::serving::{Acceptor, CoarseTimer, WriteCoalescer};
 
-use crate::coarse_timer::{self, CoarseTimer};
 use crate::graceful_stop::{StopMonitor, StopStep};
 use crate::handler::{AccessControl, CachedConnection, ClientConnection, LocalHandler};
 use crate::pipeline::Pipeline;
 use crate::request_framing::FramingError;
 use crate::seats::is_mutating;
 use crate::send_limit::{self, SendMonitor, StreamExecutor};
-use crate::write_coalescer::WriteCoalescer;
 use crate::{Request, Response};
 
 /// The timeout of a TLS handshake, as in Go's servers.
@@ -47,8 +46,6 @@ const HEADERS_MAX_BYTES: u32 = 1 << 20;
 /// Header lines of an HTTP/1.1 request; hyper's default is 100. A forwarded request has one line per group of its user, and Active
 /// Directory allows 1,015 groups.
 const HEADER_LINES_MAX: usize = 1_100;
-/// The pause after a failed accept, so that the loop does not spin while file descriptors are exhausted.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Interval and timeout of HTTP/2 pings on idle connections.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -62,32 +59,23 @@ const SEND_BUFFER_MAX: usize = 128 << 10;
 /// Accepts connections until `stop`, which also tells every connection to finish its requests. Stopping `tasks` waits for the
 /// connections.
 pub async fn run<G: AccessControl, L: LocalHandler<G::Caller>>(
-    listener: TcpListener,
+    acceptor: Acceptor,
     tls: Reloading<ServerConfig>,
     pipeline: Arc<Pipeline<G, L>>,
-    workers: Workers,
     tasks: Tasks,
     stop: CancellationToken,
 ) {
     let service = ConnectionService { pipeline, process_runtime: Handle::current(), tasks: tasks.clone() };
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        // Deregistered from this runtime; the worker registers the socket with its own.
-        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
-            Ok((stream, peer)) => {
-                let acceptor = TlsAcceptor::from(tls.get());
-                let (service, stop) = (service.clone(), stop.clone());
-                tasks.spawn_once_on_worker(workers.acquire_slot(), "connection", async move {
-                    if let Err(error) = serve_connection(stream, peer, acceptor, service, stop).await {
-                        tracing::debug!(%peer, %error, "connection ended early");
-                    }
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "failed to accept a connection");
-                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+    let closing = stop.clone();
+    let serve = move |stream, client| {
+        let (acceptor, service, stop) = (TlsAcceptor::from(tls.get()), service.clone(), closing.clone());
+        async move {
+            if let Err(error) = serve_connection(stream, client, acceptor, service, stop).await {
+                tracing::debug!(%client, %error, "connection ended early");
             }
         }
-    }
+    };
+    acceptor.run(&tasks, &stop, serve).await;
 }
 
 /// What a connection needs to serve its requests.
@@ -170,13 +158,12 @@ impl ExecutionMode {
 type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn serve_connection<G: AccessControl, L: LocalHandler<G::Caller>>(
-    stream: std::net::TcpStream,
+    stream: TcpStream,
     client_address: SocketAddr,
     acceptor: TlsAcceptor,
     service: ConnectionService<G, L>,
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
-    let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
         .await
@@ -235,7 +222,7 @@ async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
     let service = service_fn(move |request| connection_service.clone().handle(connection.clone(), request));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     let mut stopping = StopMonitor::new(&stop);
-    let mut glance = pin!(tokio::time::sleep(coarse_timer::POLL_INTERVAL));
+    let mut glance = pin!(tokio::time::sleep(CoarseTimer::POLL_INTERVAL));
     let mut sending = SendMonitor::default();
     poll_fn(|context| {
         match stopping.poll(context) {
@@ -248,7 +235,7 @@ async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
             if sending.is_overdue(now) {
                 return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
             }
-            glance.as_mut().reset(now + coarse_timer::POLL_INTERVAL);
+            glance.as_mut().reset(now + CoarseTimer::POLL_INTERVAL);
         }
         let ended = connection.as_mut().poll(context).map_err(ConnectionError::from);
         sending.take_send_limit();

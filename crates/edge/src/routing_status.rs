@@ -58,7 +58,7 @@ pub fn peer_not_ready_status() -> Status {
 pub fn forward_error_status(error: &ForwardError) -> Status {
     match error {
         ForwardError::Overloaded(rejection) => Status::too_many_requests(
-            format!("every API server that can serve the request has as many as it may: {rejection}"),
+            format!("too many requests: all capable API servers are at their in-flight limit; {rejection}"),
             RETRY_AFTER_SECONDS,
         ),
         ForwardError::NotVouched => Status::service_unavailable(
@@ -161,25 +161,25 @@ mod tests {
         check(
             QueueRejection::UserQueueFull,
             expect![
-                "every API server that can serve the request has as many as it may: too many requests of this user wait already"
+                "too many requests: all capable API servers are at their in-flight limit; too many requests of this user are queued"
             ],
         );
         check(
             QueueRejection::QueueFull,
             expect![
-                "every API server that can serve the request has as many as it may: too many requests wait already"
+                "too many requests: all capable API servers are at their in-flight limit; too many requests are queued"
             ],
         );
         check(
             QueueRejection::Evicted,
             expect![
-                "every API server that can serve the request has as many as it may: it waited behind others of its user, and made room for a user who has fewer"
+                "too many requests: all capable API servers are at their in-flight limit; this request was evicted from the queue in favour of a less busy user"
             ],
         );
         check(
             QueueRejection::TimedOut,
             expect![
-                "every API server that can serve the request has as many as it may: it waited for as long as it may"
+                "too many requests: all capable API servers are at their in-flight limit; this request was queued for the longest allowed time"
             ],
         );
         assert_eq!(forward_error_status(&ForwardError::NoEndpoint), proxy_failed_status(Execution::None));

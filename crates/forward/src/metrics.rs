@@ -40,7 +40,7 @@ impl Metrics {
             queue_length: IntGaugeVec::new(
                 Opts::new(
                     "unskew_peer_queue_length",
-                    "Requests that wait because a peer has as many as it may, by peer",
+                    "Requests queued because a peer is at its in-flight limit, by peer",
                 ),
                 &["peer"],
             )

@@ -33,16 +33,16 @@ impl QueueLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueRejection {
     /// The user is at `user_max`.
-    #[error("too many requests of this user wait already")]
+    #[error("too many requests of this user are queued")]
     UserQueueFull,
     /// The queue is full, and no user has more requests in it than this one would.
-    #[error("too many requests wait already")]
+    #[error("too many requests are queued")]
     QueueFull,
     /// The request was the last one of the user with the most requests and made room for another user's.
-    #[error("it waited behind others of its user, and made room for a user who has fewer")]
+    #[error("this request was evicted from the queue in favour of a less busy user")]
     Evicted,
     /// The request waited for `wait_max`.
-    #[error("it waited for as long as it may")]
+    #[error("this request was queued for the longest allowed time")]
     TimedOut,
 }
 

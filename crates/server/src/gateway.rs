@@ -31,11 +31,12 @@ use membership::metrics::{Metrics, ViewMetrics};
 use membership::view::Peering;
 use membership::{Cluster, ClusterSources, ServerId, View};
 use rustls::pki_types::ServerName;
-use tasks::{Tasks, Workers};
+use tasks::Tasks;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use transport::peer::{ClientTlsFiles, Connector, Dialer};
 use transport::pki::{CertificateAuthority, CertificateFiles, CertificateUsage};
+use transport::serving::Acceptor;
 use transport::{Reloading, TlsPolicy};
 
 use crate::authentication::{FrontProxyConfig, start_ca_bundle};
@@ -140,7 +141,7 @@ impl Gateway {
         let pipeline = Arc::new(pipeline.with_access_log(access_log).with_peer_routing(Some(peers)));
         let (connections, closing) = (Tasks::new(), CancellationToken::new());
         let accepting =
-            edge::listener::run(listener, serving, pipeline, Workers::start()?, connections.clone(), closing.clone());
+            edge::listener::run(Acceptor::new(listener)?, serving, pipeline, connections.clone(), closing.clone());
         tasks.spawn_once("listener", accepting);
         Ok(Self {
             address,

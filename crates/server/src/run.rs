@@ -16,10 +16,11 @@ use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
 use membership::presence::{DuplicateIdentityError, Presence};
 use registry::{Registry, WatchCache};
-use tasks::{Tasks, Workers};
+use tasks::Tasks;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use transport::peer::Dialer;
+use transport::serving::Acceptor;
 
 use crate::audit::AuditConfig;
 use crate::certificates::{self, ServerCertificates};
@@ -98,9 +99,8 @@ impl Server {
         let peers = cluster.as_mut().and_then(|started| started.peers.take());
         let pipeline = Arc::new(pipeline.with_auditor(auditor).with_peer_routing(peers));
         let (connections, closing) = (Tasks::new(), CancellationToken::new());
-        let workers = Workers::start()?;
-        let accepting =
-            edge::listener::run(listener, trust.serving, pipeline, workers, connections.clone(), closing.clone());
+        let acceptor = Acceptor::new(listener)?;
+        let accepting = edge::listener::run(acceptor, trust.serving, pipeline, connections.clone(), closing.clone());
         tasks.spawn_once("listener", accepting);
         let (admin_kubeconfig, shutdown_delay) = (trust.admin_kubeconfig, config.shutdown_delay);
         Ok(Self {

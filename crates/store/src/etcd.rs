@@ -22,10 +22,10 @@ mod version;
 mod watch;
 mod writes;
 
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tasks::{RuntimeIndex, Tasks};
+use tasks::Tasks;
 
 pub use self::config::{Config, ConfigError, Timeouts};
 use self::connection::EtcdDialer;
@@ -42,18 +42,7 @@ use crate::contract::{
 #[derive(Debug)]
 pub struct EtcdStore {
     client: Arc<EtcdClient>,
-    /// For callers on a worker runtime.
-    worker_probes: ProbeQueue,
-    /// For callers on the main runtime.
-    process_probes: ProbeQueue,
-}
-
-/// The queue of callers that need the current revision. One probe in flight serves all callers of a queue.
-#[derive(Debug)]
-struct ProbeQueue {
-    batcher: Arc<ProbeBatcher>,
-    /// The probe task runs on the runtime of the queue's first caller.
-    started: Once,
+    probes: Arc<ProbeBatcher>,
 }
 
 impl EtcdStore {
@@ -70,22 +59,14 @@ impl EtcdStore {
             timeouts: config.timeouts,
             tasks: tasks.clone(),
         });
-        let queue = || ProbeQueue { batcher: Arc::new(ProbeBatcher::new(tasks.clone())), started: Once::new() };
-        Ok(Self { client, worker_probes: queue(), process_probes: queue() })
-    }
-
-    /// The queue for the runtime of the calling thread.
-    fn probe_queue(&self) -> &ProbeQueue {
-        let queue = if RuntimeIndex::current().is_worker() { &self.worker_probes } else { &self.process_probes };
-        queue.started.call_once(|| {
-            let (probes, client, stop) = (queue.batcher.clone(), self.client.clone(), self.client.tasks.stop_token());
-            self.client.tasks.spawn_once("etcd revision", async move {
-                let connection = tokio::sync::Mutex::new(ProbeConnection::default());
-                stop.run_until_cancelled(probes.run(|| client.probe_on(&connection))).await;
-                probes.close();
-            });
+        let store = Self { client, probes: Arc::new(ProbeBatcher::new()) };
+        let (client, probes, stop) = (store.client.clone(), store.probes.clone(), tasks.stop_token());
+        tasks.spawn_once("etcd revision", async move {
+            let connection = tokio::sync::Mutex::new(ProbeConnection::default());
+            stop.run_until_cancelled(probes.run(|| client.probe_on(&connection))).await;
+            probes.close();
         });
-        queue
+        Ok(store)
     }
 }
 
@@ -115,7 +96,7 @@ impl Store for EtcdStore {
     }
 
     fn revision(&self) -> StoreFuture<'_, Revision> {
-        self.probe_queue().batcher.current_revision().boxed()
+        self.probes.current_revision().boxed()
     }
 
     fn supports_progress_requests(&self) -> bool {

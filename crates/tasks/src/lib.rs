@@ -2,11 +2,10 @@
 //!
 //! Libraries do not call `tokio::spawn`; they get a [`Tasks`] handle, which names every task, stops and joins them all,
 //! and reports the first that panics or returns early: a server with a dead refresh loop must not look healthy.
-//! [`Workers`] run short and frequent tasks. [`Backoff`] paces retries.
+//! [`Backoff`] paces retries.
 
 mod backoff;
 mod cancellable;
-mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,6 @@ use tokio_util::task::TaskTracker;
 
 pub use backoff::{Backoff, jittered};
 pub use cancellable::{Cancellable, Commitment};
-pub use workers::{RuntimeIndex, WorkerSlot, Workers};
 
 /// A group of tasks that stop together. Clones share the group.
 #[derive(Clone, Debug)]
@@ -60,23 +58,23 @@ impl Tasks {
         Run: FnOnce(CancellationToken) -> Running,
         Running: Future<Output = ()> + Send + 'static,
     {
-        self.spawn_tracked(&Handle::current(), None, task, run(self.stop.clone()), ExpectedEnd::OnStop);
+        self.spawn_tracked(&Handle::current(), (), task, run(self.stop.clone()), ExpectedEnd::OnStop);
     }
 
     /// Starts a task that may complete by itself; only a panic is a [`TaskFailure`].
     pub fn spawn_once(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        self.spawn_tracked(&Handle::current(), None, task, work, ExpectedEnd::OnCompletion);
+        self.spawn_tracked(&Handle::current(), (), task, work, ExpectedEnd::OnCompletion);
     }
 
-    /// Like [`Tasks::spawn_once`], on a worker thread.
-    pub fn spawn_once_on_worker(
+    /// Like [`Tasks::spawn_once`], on another runtime. `held` is dropped when the task ends, before it is joined.
+    pub fn spawn_once_on(
         &self,
-        slot: WorkerSlot,
+        runtime: &Handle,
         task: &'static str,
+        held: impl Send + 'static,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        let runtime = slot.runtime().clone();
-        self.spawn_tracked(&runtime, Some(slot), task, work, ExpectedEnd::OnCompletion);
+        self.spawn_tracked(runtime, held, task, work, ExpectedEnd::OnCompletion);
     }
 
     /// Starts work that [`Tasks::stop`] waits for; its result or panic is reported through the handle only. Dropping
@@ -118,12 +116,11 @@ impl Tasks {
         }
     }
 
-    /// Spawns a task whose guard reports a failure on drop if the task panics or returns early. The worker slot is freed when
-    /// the task ends.
+    /// Spawns a task whose guard reports a failure on drop if the task panics or returns early.
     fn spawn_tracked(
         &self,
         runtime: &Handle,
-        slot: Option<WorkerSlot>,
+        held: impl Send + 'static,
         task: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
         expected_end: ExpectedEnd,
@@ -142,7 +139,7 @@ impl Tasks {
             let mut reporter = reporter;
             work.await;
             reporter.kind = TaskFailureKind::ReturnedEarly;
-            drop(slot);
+            drop(held);
         };
         self.tracker.spawn_on(guarded, runtime);
     }

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use super::compile::{CompiledRule, NodeEnvironment, compile};
 use super::declare::declare;
-use super::field_path::resolve;
 use super::total_cost::{Cardinality, EXPRESSION_COST_MAX, TotalCost, cardinality_below, excess_message};
 
 const RULES: &str = "x-kubernetes-validations";
@@ -40,63 +39,6 @@ impl StoredExpressions {
             pending.extend(schema["properties"].as_object().into_iter().flat_map(|properties| properties.values()));
         }
     }
-}
-
-/// Checks the fields of the rules of one node, other than that expressions compile. `schema` is the node's JSON form and
-/// `path` its path.
-pub fn check_rule_fields(schema: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for (index, rule) in schema[RULES].as_array().into_iter().flatten().enumerate() {
-        check_fields(schema, rule, &format!("{path}.{RULES}[{index}]"), &mut errors);
-    }
-    errors
-}
-
-fn check_fields(schema: &Value, rule: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    const REASONS: [&str; 4] =
-        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-    const NOT_EMPTY: &str = "must be non-empty if specified";
-    const ONE_LINE: &str = "must not contain line breaks";
-    let text = |name: &str| rule[name].as_str().unwrap_or_default();
-    let (expression, message) = (text("rule").trim(), text("message").trim());
-    if expression.is_empty() {
-        errors.push(FieldError::required(format!("{path}.rule"), "rule is not specified"));
-    } else if !text("message").is_empty() && message.is_empty() {
-        errors.push(FieldError::invalid(format!("{path}.message"), text("message"), NOT_EMPTY));
-    } else if has_line_breaks(message) {
-        errors.push(FieldError::invalid(format!("{path}.message"), text("message"), ONE_LINE));
-    } else if has_line_breaks(expression) && message.is_empty() {
-        let detail = "message must be specified if rule contains line breaks";
-        errors.push(FieldError::required(format!("{path}.message"), detail));
-    }
-    let message_expression = text("messageExpression");
-    if !message_expression.is_empty() && message_expression.trim().is_empty() {
-        let detail = "messageExpression must be non-empty if specified";
-        errors.push(FieldError::required(format!("{path}.messageExpression"), detail));
-    }
-    if let Some(reason) = rule["reason"].as_str()
-        && !REASONS.contains(&reason)
-    {
-        errors.push(FieldError::not_supported(format!("{path}.reason"), reason, &REASONS));
-    }
-    let field_path = text("fieldPath");
-    if field_path.is_empty() {
-        return;
-    }
-    let mut refuse = |detail| errors.push(FieldError::invalid(format!("{path}.fieldPath"), field_path, detail));
-    if field_path.trim().is_empty() {
-        refuse(NOT_EMPTY);
-    }
-    if has_line_breaks(field_path) {
-        refuse(ONE_LINE);
-    }
-    if resolve(field_path, schema, true).is_err() {
-        refuse("must be a valid path");
-    }
-}
-
-fn has_line_breaks(text: &str) -> bool {
-    text.contains(['\n', '\r'])
 }
 
 /// What [`check_expressions`] needs besides the schema.

@@ -43,7 +43,7 @@ pub(super) fn authentication_config_map(cluster_authentication: &ClusterAuthenti
         }
     }
     let metadata = json!({"name": "extension-apiserver-authentication", "namespace": "kube-system"});
-    let mut system = SystemObject::new("", "configmaps", json!({"metadata": metadata, "data": data}));
+    let mut system = SystemObject::new("", "configmaps", [("metadata", metadata), ("data", data.clone().into())]);
     system.update_existing = Box::new(move |stored| add_missing_data(stored, &data));
     system
 }

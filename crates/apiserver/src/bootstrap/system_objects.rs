@@ -30,8 +30,8 @@ pub(super) struct SystemObject {
 
 impl SystemObject {
     /// Creates an object whose existing state is left unchanged.
-    pub(super) fn new(group: &'static str, resource: &'static str, object: Value) -> Self {
-        let Value::Object(object) = object else { unreachable!("system objects are objects") };
+    pub(super) fn new<const N: usize>(group: &'static str, resource: &'static str, fields: [(&str, Value); N]) -> Self {
+        let object: JsonObject = fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect();
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = match text("namespace") {
             "" => text("name").to_owned(),
@@ -52,12 +52,12 @@ impl SystemObject {
 
 pub(super) fn system_namespaces() -> impl Iterator<Item = SystemObject> {
     SYSTEM_NAMESPACES.into_iter().map(|name| {
-        let object = json!({
-            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-            "spec": {"finalizers": ["kubernetes"]},
-            "status": {"phase": "Active"},
-        });
-        SystemObject::new("", "namespaces", object)
+        let fields = [
+            ("metadata", json!({"name": name, "labels": {"kubernetes.io/metadata.name": name}})),
+            ("spec", json!({"finalizers": ["kubernetes"]})),
+            ("status", json!({"phase": "Active"})),
+        ];
+        SystemObject::new("", "namespaces", fields)
     })
 }
 
@@ -66,7 +66,7 @@ pub(super) fn system_namespaces() -> impl Iterator<Item = SystemObject> {
 pub(super) fn legacy_token_tracking(now: Time) -> SystemObject {
     let since = now.to_string().split('T').next().unwrap_or_default().to_owned();
     let metadata = json!({"name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system"});
-    SystemObject::new("", "configmaps", json!({"metadata": metadata, "data": {"since": since}}))
+    SystemObject::new("", "configmaps", [("metadata", metadata), ("data", json!({"since": since}))])
 }
 
 pub(super) fn priority_classes() -> impl Iterator<Item = SystemObject> {
@@ -83,13 +83,13 @@ pub(super) fn priority_classes() -> impl Iterator<Item = SystemObject> {
         ),
     ];
     classes.into_iter().map(|(name, value, description)| {
-        let object = json!({
-            "metadata": {"name": name, "generation": 1},
-            "value": value,
-            "description": description,
-            "preemptionPolicy": "PreemptLowerPriority",
-        });
-        SystemObject::new("scheduling.k8s.io", "priorityclasses", object)
+        let fields = [
+            ("metadata", json!({"name": name, "generation": 1})),
+            ("value", value.into()),
+            ("description", description.into()),
+            ("preemptionPolicy", "PreemptLowerPriority".into()),
+        ];
+        SystemObject::new("scheduling.k8s.io", "priorityclasses", fields)
     })
 }
 
@@ -109,7 +109,8 @@ pub(super) fn kubernetes_service(server: SocketAddr, service_ip: Option<IpAddr>)
     }
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     let metadata = json!({"name": SERVICE_NAME, "namespace": "default", "labels": labels});
-    SystemObject::new("", "services", json!({"metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}))
+    let fields = [("metadata", metadata), ("spec", spec), ("status", json!({"loadBalancer": {}}))];
+    SystemObject::new("", "services", fields)
 }
 
 /// The Endpoints and the EndpointSlice of the Service `kubernetes`.
@@ -120,16 +121,16 @@ pub(super) fn kubernetes_endpoints(server: SocketAddr) -> [SystemObject; 2] {
     let port = json!({"name": "https", "port": server.port(), "protocol": "TCP"});
     let metadata =
         |label: &str, value: &str| json!({"name": SERVICE_NAME, "namespace": "default", "labels": {label: value}});
-    let endpoints = json!({
-        "metadata": metadata("endpointslice.kubernetes.io/skip-mirror", "true"),
-        "subsets": [{"addresses": [{"ip": server.ip()}], "ports": [port]}],
-    });
-    let slice = json!({
-        "metadata": metadata("kubernetes.io/service-name", SERVICE_NAME),
-        "addressType": ip_family(server.ip()),
-        "endpoints": [{"addresses": [server.ip()], "conditions": {"ready": true}}],
-        "ports": [port],
-    });
+    let endpoints = [
+        ("metadata", metadata("endpointslice.kubernetes.io/skip-mirror", "true")),
+        ("subsets", json!([{"addresses": [{"ip": server.ip()}], "ports": [port]}])),
+    ];
+    let slice = [
+        ("metadata", metadata("kubernetes.io/service-name", SERVICE_NAME)),
+        ("addressType", ip_family(server.ip()).into()),
+        ("endpoints", json!([{"addresses": [server.ip()], "conditions": {"ready": true}}])),
+        ("ports", json!([port])),
+    ];
     let own_address = server.ip().to_string();
     let mut objects =
         [SystemObject::new("", "endpoints", endpoints), SystemObject::new("discovery.k8s.io", "endpointslices", slice)];

@@ -4,7 +4,7 @@ use access::authorization::AccessDenied;
 use access::impersonation::ImpersonationError;
 use access::rbac::escalation::EscalationError;
 use access::rbac::{RBAC_GROUP, RbacKind, UnresolvedRole};
-use access::reviews::{AUTHORIZATION_GROUP, ReviewError};
+use access::reviews::{AUTHENTICATION_GROUP, AUTHORIZATION_GROUP, ReviewError};
 use access::tokens::TokenRequestError;
 use api::{GroupKind, GroupResource, Status};
 
@@ -52,7 +52,7 @@ pub(crate) fn status_for_review(error: &ReviewError) -> Status {
 /// The Status of a token that is not issued.
 pub(crate) fn status_for_token_request(error: &TokenRequestError) -> Status {
     let core = |resource| GroupResource { group: "", resource };
-    let group = "authentication.k8s.io";
+    let group = AUTHENTICATION_GROUP;
     match error {
         TokenRequestError::InvalidBody(_)
         | TokenRequestError::PodUsesOtherAccount(_)

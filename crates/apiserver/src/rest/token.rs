@@ -1,5 +1,6 @@
 //! The subresource `serviceaccounts/token`: issues a token without storing anything.
 
+use access::reviews::AUTHENTICATION_GROUP;
 use access::tokens::TokenRequest;
 use api::{GroupVersionKind, Status};
 use edge::Response;
@@ -13,7 +14,7 @@ use crate::request_options::WriteOptions;
 use crate::{error_status, json_response};
 
 const TOKEN_REQUEST_KIND: GroupVersionKind<&str> =
-    GroupVersionKind { group: "authentication.k8s.io", version: "v1", kind: "TokenRequest" };
+    GroupVersionKind { group: AUTHENTICATION_GROUP, version: "v1", kind: "TokenRequest" };
 
 pub(super) async fn create_token(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;

@@ -3,14 +3,11 @@
 //! One probe serves all callers that arrived before it was sent. A caller that arrives while a probe is in flight waits
 //! for the next one, because writes acknowledged meanwhile may be newer than its response. A probe costs etcd and
 //! unskew about as much as ten reads from memory, so under load it pays to wait for the callers that will come anyway:
-//! readers that were served together ask again together. Callers on another runtime are answered by one task there,
-//! because waking each of them from this thread costs a system call each.
+//! readers that were served together ask again together.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tasks::{RuntimeIndex, Tasks};
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::timeout;
 
@@ -25,40 +22,30 @@ const BATCH_MIN: usize = 4;
 /// The longest delay of a probe for callers that do not return: the duration of one or two probes.
 const BATCH_WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// The callers of [`Store::revision`](crate::Store::revision) on one queue.
+/// The callers of [`Store::revision`](crate::Store::revision).
 #[derive(Debug)]
 pub(super) struct ProbeBatcher {
     permits: Semaphore,
     waiting: Mutex<WaitingCallers>,
     batch_ready: Notify,
-    tasks: Tasks,
 }
 
 type ProbeWaiter = oneshot::Sender<Result<Revision, Error>>;
 
 #[derive(Debug)]
 struct WaitingCallers {
-    callers: Vec<(RuntimeIndex, ProbeWaiter)>,
-    /// The runtimes of all callers so far, by runtime index.
-    runtimes: Vec<Option<Handle>>,
+    callers: Vec<ProbeWaiter>,
     is_closed: bool,
     /// The number of callers that triggers the next probe; `None` while a probe is in flight.
     batch_target: Option<usize>,
 }
 
 impl ProbeBatcher {
-    pub(super) fn new(tasks: Tasks) -> Self {
-        let homes = vec![None; RuntimeIndex::count()];
+    pub(super) fn new() -> Self {
         Self {
             permits: Semaphore::new(WAITERS_MAX),
-            waiting: Mutex::new(WaitingCallers {
-                callers: Vec::new(),
-                runtimes: homes,
-                is_closed: false,
-                batch_target: None,
-            }),
+            waiting: Mutex::new(WaitingCallers { callers: Vec::new(), is_closed: false, batch_target: None }),
             batch_ready: Notify::new(),
-            tasks,
         }
     }
 
@@ -72,9 +59,7 @@ impl ProbeBatcher {
             if waiting.is_closed {
                 return Err(closed());
             }
-            let runtime = RuntimeIndex::current();
-            waiting.runtimes[runtime.index()].get_or_insert_with(Handle::current);
-            waiting.callers.push((runtime, caller));
+            waiting.callers.push(caller);
             waiting.batch_target == Some(waiting.callers.len())
         };
         if is_enough {
@@ -102,32 +87,11 @@ impl ProbeBatcher {
             };
             let answer = probe().await;
             expected_callers = callers.len() + self.waiting.lock().callers.len();
-            self.respond(callers, &answer);
-        }
-    }
-
-    /// Delivers a result to all callers, by one task per foreign runtime.
-    fn respond(&self, callers: Vec<(RuntimeIndex, ProbeWaiter)>, result: &Result<Revision, Error>) {
-        let mut elsewhere: Vec<Vec<ProbeWaiter>> = Vec::new();
-        let mut local = Vec::with_capacity(callers.len());
-        for (runtime, caller) in callers {
-            if runtime == RuntimeIndex::current() {
-                local.push(caller);
-            } else {
-                elsewhere.resize_with(RuntimeIndex::count(), Vec::new);
-                elsewhere[runtime.index()].push(caller);
+            for caller in callers {
+                // The receiver is gone if the caller was cancelled.
+                let _ = caller.send(answer.clone());
             }
         }
-        for (callers, runtime) in elsewhere.into_iter().zip(self.runtimes()) {
-            let (false, Some(runtime)) = (callers.is_empty(), runtime) else { continue };
-            let (_inside, answer) = (runtime.enter(), result.clone());
-            self.tasks.spawn_once("etcd revision elsewhere", async move { send_to_all(callers, &answer) });
-        }
-        send_to_all(local, result);
-    }
-
-    fn runtimes(&self) -> Vec<Option<Handle>> {
-        self.waiting.lock().runtimes.clone()
     }
 
     /// Fails all waiting and all later callers: the store is closed.
@@ -150,13 +114,6 @@ impl ProbeBatcher {
             // The notification may stem from an earlier wait that timed out, so check again.
             self.batch_ready.notified().await;
         }
-    }
-}
-
-fn send_to_all(callers: Vec<ProbeWaiter>, result: &Result<Revision, Error>) {
-    for caller in callers {
-        // The receiver is gone if the caller was cancelled.
-        let _ = caller.send(result.clone());
     }
 }
 

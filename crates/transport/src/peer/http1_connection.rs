@@ -10,12 +10,12 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tasks::RuntimeIndex;
 use tokio::time::Instant;
 
 use super::body::RequestBody;
 use super::dial::ByteStream;
 use super::socket::Socket;
+use crate::serving::RuntimeIndex;
 
 /// A connection that carries one request at a time.
 pub(super) struct Http1Connection {

@@ -10,7 +10,6 @@ use http_body::Body as _;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tasks::RuntimeIndex;
 use tokio::io::BufReader;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
@@ -25,6 +24,7 @@ use super::http1_connection::{Http1Connection, Http1SendError};
 use super::socket::Socket;
 use super::tls::{ALPN_HTTP2, ClientTls};
 use crate::Reloading;
+use crate::serving::RuntimeIndex;
 
 /// The name in every peer's serving certificate, as in KEP-4020 and kube-apiserver; addresses change.
 const SERVER_NAME: &str = "kubernetes.default.svc";

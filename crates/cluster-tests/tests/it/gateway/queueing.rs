@@ -70,7 +70,7 @@ fn queued_requests_are_shared_fairly_among_users() {
         send(client("stranger"));
         let pushed_out = waiting.join_next().await.unwrap().unwrap();
         assert!(
-            too_many_requests_message(&pushed_out).contains("made room for a user who has fewer"),
+            too_many_requests_message(&pushed_out).contains("evicted from the queue in favour of a less busy user"),
             "{}",
             pushed_out.summary()
         );
@@ -101,7 +101,11 @@ fn request_beyond_the_queue_timeout_is_429() {
         first.spawn(async move { client.get(POD_PATH).await });
         scene.next_pod_request().await;
         let refused = admin.create(PODS_PATH, &serde_json::json!({})).await;
-        assert!(too_many_requests_message(&refused).contains("waited for as long as it may"), "{}", refused.summary());
+        assert!(
+            too_many_requests_message(&refused).contains("queued for the longest allowed time"),
+            "{}",
+            refused.summary()
+        );
         may_answer.send_replace(true);
         assert_eq!(first.join_next().await.unwrap().unwrap().status, StatusCode::OK);
         // A request that timed out in the queue was never sent.

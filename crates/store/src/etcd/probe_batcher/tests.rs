@@ -18,11 +18,7 @@ struct ProbeFixture {
 
 impl ProbeFixture {
     fn new() -> Self {
-        let stage = Self {
-            batcher: Arc::new(ProbeBatcher::new(Tasks::new())),
-            sent_count: Arc::default(),
-            tasks: Tasks::new(),
-        };
+        let stage = Self { batcher: Arc::new(ProbeBatcher::new()), sent_count: Arc::default(), tasks: Tasks::new() };
         let (probes, sent, stop) = (stage.batcher.clone(), stage.sent_count.clone(), stage.tasks.stop_token());
         stage.tasks.spawn_once("probes", async move {
             let probe = || async {
@@ -98,33 +94,4 @@ async fn closed_batcher_fails_waiting_callers() {
     let asking = stage.batcher.current_revision();
     stage.batcher.close();
     assert!(matches!(asking.await, Err(Error::Unavailable { .. })));
-}
-
-#[tokio::test]
-async fn callers_are_answered_on_their_own_worker() {
-    let (stage, workers) = (ProbeFixture::new(), tasks::Workers::start().unwrap());
-    let (sender, mut answers) = tokio::sync::mpsc::unbounded_channel();
-    // Keeps one probe in flight while the callers arrive.
-    let mut first = std::pin::pin!(stage.batcher.current_revision());
-    while stage.sent_count.load(Ordering::Relaxed) == 0 {
-        assert_eq!(poll_immediate(&mut first).await, None);
-        tokio::task::yield_now().await;
-    }
-    for _ in 0..20 {
-        let (probes, sender) = (stage.batcher.clone(), sender.clone());
-        stage.tasks.spawn_once_on_worker(workers.acquire_slot(), "reader", async move {
-            let asked_from = RuntimeIndex::current();
-            let answer = probes.current_revision().await;
-            sender.send((answer, RuntimeIndex::current() == asked_from)).unwrap();
-        });
-    }
-    drop(sender);
-    assert_eq!(first.await, Ok(Revision(1)));
-    let mut count = 0;
-    while let Some((answer, is_at_home)) = answers.recv().await {
-        // Which probe serves a caller depends on its arrival.
-        assert!(answer.as_ref().is_ok_and(|probe| probe.0 > 1) && is_at_home, "{answer:?}");
-        count += 1;
-    }
-    assert_eq!(count, 20);
 }

@@ -36,12 +36,12 @@ async fn connection_is_reused_after_response_is_read() {
 
 #[tokio::test]
 async fn idle_connection_moves_to_another_worker() {
-    let (scene, workers) = (PoolFixture::new(ok_response).await, tasks::Workers::start().unwrap());
+    let (scene, workers) = (PoolFixture::new(ok_response).await, crate::serving::Workers::start().unwrap());
     let pool = scene.pool.clone();
     assert_eq!(body_text(send_get(&pool, "/here").await).await, "GET /here HTTP/1.1 on 0");
     let (sender, received) = tokio::sync::oneshot::channel();
     let there = pool.clone();
-    scene.tasks.spawn_once_on_worker(workers.acquire_slot(), "elsewhere", async move {
+    workers.spawn(&scene.tasks, "elsewhere", async move {
         let _ = sender.send(body_text(send_get(&there, "/there").await).await);
     });
     assert_eq!(tokio::time::timeout(TEST_TIMEOUT, received).await.unwrap().unwrap(), "GET /there HTTP/1.1 on 0");
@@ -51,14 +51,14 @@ async fn idle_connection_moves_to_another_worker() {
 
 #[tokio::test]
 async fn pool_prefers_idle_connection_of_current_worker() {
-    let (scene, workers) = (PoolFixture::new(ok_response).await, tasks::Workers::start().unwrap());
+    let (scene, workers) = (PoolFixture::new(ok_response).await, crate::serving::Workers::start().unwrap());
     let pool = scene.pool.clone();
     let ours = send_get(&pool, "/ours").await;
     let (has_asked, asked) = tokio::sync::oneshot::channel();
     let (may_read, reads) = tokio::sync::oneshot::channel();
     let (sender, received) = tokio::sync::oneshot::channel();
     let there = pool.clone();
-    scene.tasks.spawn_once_on_worker(workers.acquire_slot(), "elsewhere", async move {
+    workers.spawn(&scene.tasks, "elsewhere", async move {
         let theirs = send_get(&there, "/theirs").await;
         has_asked.send(()).unwrap();
         reads.await.unwrap();

@@ -1,7 +1,7 @@
 //! A timer without wake-ups, for hyper's timeout of request heads.
 //!
 //! hyper creates one timer per request, and almost none fires. A timer that is only polled is cheaper than one that is registered
-//! with the runtime: the connection polls it every [`POLL_INTERVAL`], and no timeout is exceeded by more.
+//! with the runtime: the connection polls it every [`CoarseTimer::POLL_INTERVAL`], and no timeout is exceeded by more.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 
-/// The interval at which an idle connection polls its timers.
-pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(4);
-
 /// Creates sleeps that register no waker.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CoarseTimer;
+pub struct CoarseTimer;
 
 struct CoarseSleep(Instant);
+
+impl CoarseTimer {
+    /// The interval at which an idle connection polls its timers.
+    pub const POLL_INTERVAL: Duration = Duration::from_secs(4);
+}
 
 impl Timer for CoarseTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {

@@ -1,7 +1,4 @@
-//! Worker threads with a single-threaded runtime each, for short and frequent tasks.
-//!
-//! A task stays on its worker with everything it awaits: no queue is shared and no other thread is woken. The price is
-//! that a long computation blocks every other task of the worker, so such work belongs on the process-wide runtime.
+//! Worker threads with a single-threaded runtime each.
 
 use std::cell::Cell;
 use std::io;
@@ -10,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use tasks::Tasks;
 use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -23,26 +21,21 @@ thread_local! {
 /// The runtime that a thread belongs to: 0 is the process-wide one, others are workers. A socket is polled by the
 /// runtime it was registered with, and wakes tasks fastest there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuntimeIndex(usize);
+pub(crate) struct RuntimeIndex(usize);
 
 impl RuntimeIndex {
     /// Returns the runtime of the current thread.
-    pub fn current() -> Self {
+    pub(crate) fn current() -> Self {
         CURRENT_RUNTIME.get()
     }
 
-    /// Reports whether this is a worker's runtime.
-    pub fn is_worker(self) -> bool {
-        self.0 > 0
-    }
-
     /// Returns the number of runtimes.
-    pub fn count() -> usize {
+    pub(crate) fn count() -> usize {
         1 + worker_count()
     }
 
     /// Returns a number below [`RuntimeIndex::count`].
-    pub fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0
     }
 }
@@ -55,7 +48,7 @@ fn worker_count() -> usize {
 
 /// One worker per available core. Workers end when this is dropped and their last slot is released.
 #[derive(Debug)]
-pub struct Workers {
+pub(crate) struct Workers {
     workers: Vec<Arc<Worker>>,
     /// Rotates the first candidate, so that ties do not always go to the first worker.
     next_worker: AtomicUsize,
@@ -71,22 +64,28 @@ struct Worker {
 
 /// A slot on a worker, held while a task runs there.
 #[derive(Debug)]
-pub struct WorkerSlot {
+struct WorkerSlot {
     worker: Arc<Worker>,
     _stop: Arc<DropGuard>,
 }
 
 impl Workers {
     /// Starts the worker threads.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let stop = CancellationToken::new();
         let workers =
             (1..=worker_count()).map(|number| Worker::start(number, stop.clone())).collect::<Result<_, _>>()?;
         Ok(Self { workers, next_worker: AtomicUsize::new(0), stop: Arc::new(stop.drop_guard()) })
     }
 
-    /// Takes a slot on the least loaded worker.
-    pub fn acquire_slot(&self) -> WorkerSlot {
+    /// Starts a one-shot task of `tasks` on the least loaded worker.
+    pub(crate) fn spawn(&self, tasks: &Tasks, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let slot = self.acquire_slot();
+        let runtime = slot.worker.runtime.clone();
+        tasks.spawn_once_on(&runtime, name, slot, work);
+    }
+
+    fn acquire_slot(&self) -> WorkerSlot {
         let first = self.next_worker.fetch_add(1, Ordering::Relaxed);
         let candidates = (0..self.workers.len()).map(|at| &self.workers[(first + at) % self.workers.len()]);
         let worker = candidates.min_by_key(|worker| worker.load.load(Ordering::Relaxed));
@@ -114,12 +113,6 @@ async fn tick_until(stop: CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(TICK_INTERVAL)).await.is_some() {}
 }
 
-impl WorkerSlot {
-    pub(crate) fn runtime(&self) -> &Handle {
-        &self.worker.runtime
-    }
-}
-
 impl Drop for WorkerSlot {
     fn drop(&mut self) {
         self.worker.load.fetch_sub(1, Ordering::Relaxed);
@@ -129,7 +122,6 @@ impl Drop for WorkerSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tasks;
 
     #[tokio::test]
     async fn workers_share_tasks_evenly_and_tasks_stay_on_their_worker() {
@@ -139,7 +131,7 @@ mod tests {
         let count = workers.workers.len();
         for _ in 0..2 * count {
             let (sender, all_are_placed) = (sender.clone(), all_are_placed.clone());
-            tasks.spawn_once_on_worker(workers.acquire_slot(), "look", async move {
+            workers.spawn(&tasks, "look", async move {
                 let begun = RuntimeIndex::current();
                 all_are_placed.cancelled().await;
                 assert_eq!(RuntimeIndex::current(), begun);
@@ -162,12 +154,11 @@ mod tests {
     async fn slot_keeps_worker_alive_after_workers_are_dropped() {
         let (workers, tasks) = (Workers::start().unwrap(), Tasks::new());
         let (sender, seen) = tokio::sync::oneshot::channel();
-        let place = workers.acquire_slot();
-        drop(workers);
-        tasks.spawn_once_on_worker(place, "late", async move {
+        workers.spawn(&tasks, "late", async move {
             tokio::time::sleep(Duration::from_millis(10)).await;
             sender.send(()).unwrap();
         });
+        drop(workers);
         assert_eq!(seen.await, Ok(()));
     }
 
@@ -175,7 +166,7 @@ mod tests {
     async fn slot_is_released_when_its_task_ends() {
         let (workers, tasks) = (Workers::start().unwrap(), Tasks::new());
         let of_all = || workers.workers.iter().map(|worker| worker.load.load(Ordering::Relaxed)).sum::<usize>();
-        tasks.spawn_once_on_worker(workers.acquire_slot(), "wait", {
+        workers.spawn(&tasks, "wait", {
             let stop = tasks.stop_token();
             async move { stop.cancelled().await }
         });

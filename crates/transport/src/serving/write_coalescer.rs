@@ -18,7 +18,7 @@ const BUFFER_MAX: usize = 16 << 10;
 
 /// A stream whose writes are buffered. Clones share it: one writes, the other [flushes](WriteCoalescer::poll_flush_buffered). Both
 /// belong to one task, so the lock is never contended.
-pub(crate) struct WriteCoalescer<S>(Arc<Mutex<CoalescerState<S>>>);
+pub struct WriteCoalescer<S>(Arc<Mutex<CoalescerState<S>>>);
 
 struct CoalescerState<S> {
     stream: S,
@@ -34,12 +34,13 @@ impl<S> Clone for WriteCoalescer<S> {
 }
 
 impl<S: AsyncWrite + Unpin> WriteCoalescer<S> {
-    pub(crate) fn new(stream: S) -> Self {
+    /// Wraps a stream.
+    pub fn new(stream: S) -> Self {
         Self(Arc::new(Mutex::new(CoalescerState { stream, buffered: BytesMut::new(), needs_flush: false })))
     }
 
     /// Writes the buffer and flushes the stream.
-    pub(crate) fn poll_flush_buffered(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush_buffered(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.lock().poll_flush_buffered(context)
     }
 }
