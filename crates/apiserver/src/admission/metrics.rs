@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::admission::webhook::{ConfigurationKind, FailurePolicy};
-use ::admission::{Answer, CheckOutcome, Notes, Webhook};
+use ::admission::{Answer, CheckOutcome, PolicyCheck, Webhook};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 /// Seconds, as in kube-apiserver.
@@ -95,8 +95,8 @@ impl AdmissionMetrics {
     }
 
     /// Counts what policies evaluated.
-    pub(super) fn observe_checks(&self, notes: &Notes) {
-        for check in notes.checks() {
+    pub(super) fn observe_checks(&self, checks: &[PolicyCheck]) {
+        for check in checks {
             let action = match check.outcome {
                 CheckOutcome::Mutated => "",
                 CheckOutcome::Allowed => "allow",

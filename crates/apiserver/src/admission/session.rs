@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ::admission::webhook::FailurePolicy;
 use ::admission::{
-    Answers, Attributes, CallFailure, Context, Interruption, Notes, Operation, PendingCall, RunLookups, Write,
+    Answers, Attributes, CallFailure, Context, Interruption, Notes, Operation, PendingCall, PolicyCheck, RunLookups,
+    Write,
 };
 use api::json::JsonObject;
 use api::{GroupVersionKind, GroupVersionResource, Status};
@@ -49,6 +50,8 @@ struct SessionState {
     is_view_current: bool,
     /// True if the last run counts only in a current view.
     needs_current_view: bool,
+    /// What policies evaluated in the last decision.
+    checks: Vec<PolicyCheck>,
     operation: Option<Operation>,
 }
 
@@ -88,6 +91,13 @@ impl AdmissionSession {
         state.pending.clear();
         state.refusal = None;
         state.needs_current_view = false;
+        state.checks.clear();
+    }
+
+    /// Counts what policies evaluated in the last decision, which is the one that counts.
+    pub(crate) fn observe_checks(&self, server: &ApiServer) {
+        let checks = std::mem::take(&mut self.state.lock().checks);
+        server.admission.metrics.observe_checks(&checks);
     }
 
     /// Records a refusal that depends on other objects: it counts only in a current view.
@@ -156,13 +166,13 @@ impl AdmissionSession {
                 Err(view_behind())
             }
             Ok(()) => {
-                server.admission.metrics.observe_checks(&run.notes);
+                state.checks.extend_from_slice(run.notes.checks());
                 notes.append(run.notes);
                 Ok(run.object)
             }
             Err(Interruption::Refused(status)) => {
                 if state.is_view_current {
-                    server.admission.metrics.observe_checks(&run.notes);
+                    state.checks.extend_from_slice(run.notes.checks());
                     notes.append(run.notes);
                 }
                 state.refusal = Some(status.message.clone());

@@ -183,6 +183,7 @@ impl RequestContext<'_> {
             Ok(WriteOutcome::Put(stored)) => Some(Revision(stored.revision)),
             Ok(_) | Err(_) => None,
         };
+        self.admission.observe_checks(self.server);
         self.execution.quota.end_turn(committed);
         self.execution.record_outcome(&written);
         written

@@ -138,9 +138,13 @@ impl RequestContext<'_> {
             let mutated = self.admit(AdmissionPhase::Mutating, &write, None, Some(object.clone()), random);
             let admitted = mutated.and_then(|new| self.admit(AdmissionPhase::Validating, &write, None, new, random));
             match admitted {
-                Ok(object) => return Ok(object.unwrap_or_default()),
+                Ok(object) => {
+                    self.admission.observe_checks(self.server);
+                    return Ok(object.unwrap_or_default());
+                }
                 Err(status) => {
                     if !self.resolve_refusal(self.resource).await? {
+                        self.admission.observe_checks(self.server);
                         return Err(status);
                     }
                 }
