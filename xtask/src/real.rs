@@ -23,7 +23,7 @@ Environment of `validation`: UNSKEW_REAL_SEED, UNSKEW_REAL_CASES (per kind), UNS
 UNSKEW_REAL_RECORD=1 (replaces the recorded responses, which `cargo xtask test` replays without a real server).
 Environment of `apply`: UNSKEW_REAL_SEED (the first sequence), UNSKEW_REAL_SEQUENCES (10000), UNSKEW_REAL_KINDS, UNSKEW_REAL_RECORD=1.
 Environment of `definitions`: UNSKEW_REAL_DEFINITIONS, a folder with definitions.json and objects.json: lists of
-CustomResourceDefinitions of other projects and of their sample objects; without it nothing is compared.
+CustomResourceDefinitions of other projects and of their sample objects; without it those in tests/data/definitions.
 ";
 
 pub(crate) fn main(words: &[String]) -> Result<()> {

@@ -9,6 +9,7 @@
 pub mod allocation;
 pub mod attributes;
 pub mod chain;
+pub mod configuration;
 mod notes;
 pub mod plugin_set;
 pub mod plugins;
@@ -21,6 +22,7 @@ pub mod webhook;
 
 pub use attributes::{Attributes, Operation};
 pub use chain::{Chain, Clock, Context, Interruption, RunLookups, Write};
+pub use configuration::PluginConfiguration;
 pub use notes::{CheckOutcome, Notes, PolicyCheck};
 pub use plugin_set::{PluginSet, PluginSetError};
 pub use plugins::Settings;

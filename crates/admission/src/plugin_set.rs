@@ -161,6 +161,8 @@ pub(crate) fn is_active(name: &str, gates: &FeatureGates) -> bool {
     match name {
         "PodTopologyLabels" => gates.enabled("PodTopologyLabelsAdmission"),
         "MutatingAdmissionPolicy" => gates.enabled("MutatingAdmissionPolicy"),
+        "NodeDeclaredFeatureValidator" => gates.enabled("NodeDeclaredFeatures"),
+        "PodResizeValidator" => gates.enabled("InPlacePodVerticalScaling"),
         "ClusterTrustBundleAttest" => gates.enabled("ClusterTrustBundle"),
         _ => true,
     }

@@ -6,11 +6,14 @@ mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
 mod nodes;
+mod pod_resize;
 mod pod_security;
 mod priority;
 mod runtime_class;
 mod service_account;
 mod storage;
+
+pub use pod_security::PodSecuritySettings;
 
 use crate::attributes::Operation;
 use crate::chain::{Environment, Write};
@@ -23,11 +26,17 @@ pub struct Settings {
     pub not_ready_toleration_seconds: i64,
     /// `--default-unreachable-toleration-seconds`.
     pub unreachable_toleration_seconds: i64,
+    /// The configuration of PodSecurity.
+    pub pod_security: PodSecuritySettings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { not_ready_toleration_seconds: 300, unreachable_toleration_seconds: 300 }
+        Self {
+            not_ready_toleration_seconds: 300,
+            unreachable_toleration_seconds: 300,
+            pod_security: PodSecuritySettings::default(),
+        }
     }
 }
 
@@ -63,6 +72,8 @@ const PLUGINS: &[&Plugin] = &[
     &certificates::SUBJECT_RESTRICTION,
     &default_ingress_class::PLUGIN,
     &nodes::TOPOLOGY,
+    &pod_resize::DECLARED_FEATURES,
+    &pod_resize::RESIZE,
 ];
 
 /// The plugin of a name; `None` if this crate does not have it.

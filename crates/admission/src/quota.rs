@@ -12,8 +12,10 @@ mod scopes;
 pub use check::{LimitedResource, QuotaState, QuotaWrite, check};
 pub use evaluator::{Evaluator, is_ignored};
 pub use list::ResourceList;
+pub(crate) use pod::requests as pod_requests;
 
 use api::json::JsonObject;
+use api::time::Time;
 use kinds::FeatureGates;
 use object::unstructured::nested_object;
 use serde_json::Value;
@@ -24,19 +26,27 @@ pub fn limits(quota: &JsonObject) -> ResourceList {
 }
 
 /// What existing objects use of the resources of a quota that their evaluator counts; zero for those that none uses.
-/// Pods for which `is_ended` is true count as objects only.
+/// Pods whose grace period was over before `now` count as objects only.
 pub fn measure(
     evaluator: &Evaluator<'_>,
     quota: &JsonObject,
     objects: &[JsonObject],
     gates: &FeatureGates,
-    is_ended: impl Fn(&JsonObject) -> bool,
+    now: Time,
 ) -> ResourceList {
     let names = evaluator.matching(&limits(quota));
     let mut used = ResourceList::zeros(&names);
     for object in objects.iter().filter(|object| scopes::quota_covers(evaluator, quota, object, gates)) {
-        used.add(&evaluator.usage(object, gates, is_ended(object)));
+        used.add(&evaluator.usage(object, gates, pod::is_past_grace(object, now)));
     }
+    used.retain(&names);
+    used
+}
+
+/// Like [`measure`], for objects of which only the number counts.
+pub fn count(evaluator: &Evaluator<'_>, quota: &JsonObject, objects: usize) -> ResourceList {
+    let names = evaluator.matching(&limits(quota));
+    let mut used = evaluator.count(objects);
     used.retain(&names);
     used
 }

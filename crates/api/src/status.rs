@@ -39,9 +39,9 @@ pub struct Status {
     /// The HTTP status; if 0, see [`Status::http_code`].
     #[serde(default, deserialize_with = "null_is_default")]
     pub code: u16,
-    /// Texts for `Warning` headers of the response; not part of the body.
+    /// Texts of the `Warning` headers that the response carries. No part of the body.
     #[serde(skip)]
-    pub warnings: Box<[String]>,
+    pub warnings: Vec<String>,
 }
 
 /// Whether the operation succeeded.

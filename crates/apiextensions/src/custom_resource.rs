@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use api::{GroupVersion, GroupVersionKind, KindScope, compare_kube_aware_versions};
 use object::KindRules;
-use object::rules::StatusSubresource;
+use object::rules::{GenerateNameRule, StatusSubresource};
 
 use crate::columns::{CustomColumn, columns_of_scale, columns_of_version};
 use crate::definition::{Definition, DefinitionVersion, ResourceNames};
@@ -44,6 +44,7 @@ impl CustomResourceVersion {
                 scope: definition.scope(),
                 status,
                 allows_unconditional_update: false,
+                generate_name: GenerateNameRule::OnCreate,
                 ..KindRules::NAMESPACED
             },
             columns: OnceLock::new(),

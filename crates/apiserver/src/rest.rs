@@ -18,7 +18,8 @@ mod update;
 mod watch;
 mod write;
 
-pub(crate) use write::{new_uid, with_warnings};
+pub(crate) use edge::error_response::with_warnings;
+pub(crate) use write::new_uid;
 
 use std::sync::Arc;
 
@@ -219,7 +220,7 @@ async fn serve_once(
     };
     match handling.await {
         Ok(response) => Ok(with_warnings(response, &executed.take_warnings())),
-        Err(status) => Err(Status { warnings: executed.take_warnings().into(), ..executed.failure_status(status) }),
+        Err(status) => Err(Status { warnings: executed.take_warnings(), ..executed.failure_status(status) }),
     }
 }
 

@@ -28,11 +28,11 @@ use std::time::Duration;
 use election::{ElectionTimings, Elector};
 use tasks::Tasks;
 
-pub use client::{ApiClient, ApiServerAddress, ClientConnections};
+pub use client::{ApiClient, ApiServerAddress, ClientConnections, ServerTrust};
 pub use controller_selection::{Controller, ControllerSelection};
+pub use leases::ApiLeaseClient;
 pub use metrics::Metrics;
 
-use crate::leases::ApiLeaseClient;
 use crate::metrics::LeaderStatus;
 
 /// The namespace of the election leases.

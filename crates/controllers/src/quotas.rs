@@ -14,7 +14,7 @@ use api::json::JsonObject;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use kinds::FeatureGates;
-use object::unstructured::{integer, metadata_string, text};
+use object::unstructured::metadata_string;
 use serde_json::Value;
 use tasks::Backoff;
 use tokio::sync::{Mutex, mpsc};
@@ -138,7 +138,10 @@ impl QuotaView {
                 Vec::new()
             }
             // Objects may have been deleted before the list.
-            InformerEvent::Listed(_) => self.all(),
+            InformerEvent::Listed(uids) => {
+                self.seen.retain(|(informer, uid)| *informer != id || uids.contains(uid));
+                self.all()
+            }
             InformerEvent::Applied(seen) => {
                 let may_shrink = self.resources.get(id - 1).is_some_and(|(group, resource)| {
                     matches!((&**group, &**resource), ("", "services" | "persistentvolumeclaims"))
@@ -225,8 +228,8 @@ impl UsageCalculator {
             // What cannot be counted keeps its value.
             match self.list(&resource.path(namespace), "").await {
                 Ok(objects) => {
-                    let now = (self.config.clock)();
-                    used.add(&quota::measure(&evaluator, &quota, &objects, gates, |pod| is_past_grace(pod, now)));
+                    let now = (self.config.clock)().into();
+                    used.add(&quota::measure(&evaluator, &quota, &objects, gates, now));
                 }
                 Err(error) => {
                     tracing::debug!(%error, resource = group_resource.resource, "failed to count objects of a quota");
@@ -271,15 +274,5 @@ impl UsageCalculator {
             }
             token = percent_encoding::utf8_percent_encode(next, percent_encoding::NON_ALPHANUMERIC).to_string();
         }
-    }
-}
-
-/// True if the grace period of a pod's deletion is over: a lost node must not hold its quota.
-fn is_past_grace(pod: &JsonObject, now: jiff::Timestamp) -> bool {
-    let deleted = text(pod, &["metadata", "deletionTimestamp"]).parse::<jiff::Timestamp>();
-    let grace = integer(pod, &["metadata", "deletionGracePeriodSeconds"]);
-    match (deleted, grace) {
-        (Ok(deleted), Some(grace)) => now.as_second() > deleted.as_second().saturating_add(grace),
-        _ => false,
     }
 }

@@ -30,16 +30,17 @@ const GENERATED_SUFFIX_LENGTH: usize = 5;
 /// Kubernetes' alphabet: without vowels, so that no suffix spells a word, and without characters that look alike.
 const GENERATED_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Prepares an object for creation: sets name, uid, creation time and generation, and drops a status that has a
-/// subresource.
-pub fn prepare_create(
-    object: &mut Map<String, Value>,
-    rules: &KindRules,
-    context: &CreateContext<'_>,
-) -> Result<(), Rejection> {
+/// Rejects an object to be created that names a revision.
+pub fn reject_resource_version(object: &Map<String, Value>) -> Result<(), Rejection> {
     if metadata_string(object, "resourceVersion").parse::<u64>().is_ok_and(|version| version != 0) {
         return Err(Rejection::Unclassified("resourceVersion should not be set on objects to be created".to_owned()));
     }
+    Ok(())
+}
+
+/// Prepares an object for creation: sets name, uid, creation time and generation, and drops a status that has a
+/// subresource.
+pub fn prepare_create(object: &mut Map<String, Value>, rules: &KindRules, context: &CreateContext<'_>) {
     if rules.status != StatusSubresource::None {
         object.remove("status");
     }
@@ -57,7 +58,6 @@ pub fn prepare_create(
         let name = generate_name(base, context.random);
         metadata.insert("name".to_owned(), name.into());
     }
-    Ok(())
 }
 
 /// Appends a random suffix to `base`. Callers retry with another number if the name is taken.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use access::User;
 use anyhow::Context as _;
 use apiserver::bootstrap;
-use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens};
+use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens, ServerTrust};
 use tasks::Tasks;
 
 use crate::Config;
@@ -92,7 +92,7 @@ impl ControllerConfig {
             selection: self.selection.clone(),
             address: ApiServerAddress {
                 socket: SocketAddr::new(loopback_if_unspecified(listen_address.ip()), listen_address.port()),
-                certificate: certificates.serving_certificate_file.clone(),
+                trust: ServerTrust::Certificate(certificates.serving_certificate_file.clone()),
             },
             tokens,
             root_ca,

@@ -25,7 +25,7 @@ use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use apiserver::{AdmissionConfig, ServiceRouting};
+pub use apiserver::{AdmissionConfig, ForwardedRedirects, ServiceRouting, WebhookCredentials};
 pub use audit::AuditConfig;
 pub use authentication::{AuthenticationConfig, FrontProxyConfig, ServiceAccountConfig};
 pub use config::{Config, StorageConfig};

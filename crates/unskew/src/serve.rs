@@ -1,5 +1,6 @@
 //! `unskew serve`: one API server.
 
+mod admission_file;
 mod authentication;
 mod config;
 mod flag_table;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use parking_lot::Mutex;
@@ -13,7 +13,10 @@ use rustls::pki_types::ServerName;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use transport::Reloading;
-use transport::peer::{ClientTls, ConnectionPool, Connector, Dialer, PoolLimits, PooledConnection, RequestBody};
+use transport::peer::{
+    ClientCertificate, ClientTls, ConnectionPool, Connector, Dialer, PoolLimits, PooledConnection, RequestBody,
+    ServerTrust,
+};
 
 use crate::error::{TIMED_OUT, connection_reason, dial_reason};
 use crate::response::{refusal, retry_after};
@@ -70,6 +73,7 @@ struct Webhook {
     /// Scheme and authority, such as `https://name.namespace.svc:443`.
     origin: String,
     host: HeaderValue,
+    authorization: Option<HeaderValue>,
     path: String,
     /// The name that the certificate must have.
     server_name: String,
@@ -197,14 +201,25 @@ impl Webhook {
                 (format!("https://{authority}"), host, url_path(url))
             }
         };
+        let credentials = config.credentials.as_deref();
+        let certificate = credentials.and_then(|shown| shown.client_certificate.as_ref());
+        let certificate = certificate.map(|(chain, key)| ClientCertificate::from_pem(chain, key)).transpose()?;
         // As in kube-apiserver, a bundle of white space is none.
-        let tls = match config.ca_bundle.trim_ascii() {
-            [] => ClientTls::for_system_authorities(),
-            bundle => ClientTls::for_object_bundle(bundle),
+        let trust = match config.ca_bundle.trim_ascii() {
+            [] => ServerTrust::System,
+            bundle => ServerTrust::Bundle(bundle),
         };
+        let tls = ClientTls::for_object(trust, certificate.as_ref());
         let tls = tls.map_err(|error| format!("unable to load root certificates: {error}"))?;
         let name = ServerName::try_from(server_name.clone()).map_err(|error| format!("{server_name:?}: {error}"))?;
         let connector = Connector::new(Reloading::fixed(tls), dialer.clone()).with_server_name(name);
+        let authorization = credentials.and_then(|shown| shown.authorization.as_ref()).map(|value| {
+            let value = HeaderValue::try_from(value).map(|mut value| {
+                value.set_sensitive(true);
+                value
+            });
+            value.map_err(|_| "the credentials of the kubeconfig are no value of a header".to_owned())
+        });
         let host = origin.trim_start_matches("https://");
         Ok(Self {
             host: HeaderValue::try_from(host).map_err(|error| format!("{host:?}: {error}"))?,
@@ -213,6 +228,7 @@ impl Webhook {
             calls: Semaphore::new(CALLS_PER_WEBHOOK_MAX),
             queue: Semaphore::new(CALLS_PER_WEBHOOK_MAX + WAITING_PER_WEBHOOK_MAX),
             pools: Mutex::default(),
+            authorization: authorization.transpose()?,
             origin,
             server_name,
         })
@@ -234,6 +250,9 @@ impl Webhook {
             *request.uri_mut() = uri.clone();
             let headers = request.headers_mut();
             headers.insert(HOST, self.host.clone());
+            if let Some(authorization) = &self.authorization {
+                headers.insert(AUTHORIZATION, authorization.clone());
+            }
             headers.insert(USER_AGENT, AGENT);
             headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

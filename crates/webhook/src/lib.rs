@@ -7,6 +7,7 @@
 //! instead of one identity for all, no candidates to choose from and no user to name, and its response is read whole.
 
 mod client;
+mod credentials;
 mod error;
 mod resolver;
 mod response;
@@ -14,9 +15,11 @@ mod response;
 mod tests;
 
 pub use client::{Dialers, WebhookClient};
-pub use error::WebhookError;
+pub use credentials::{UserCredentials, WebhookCredentials};
+pub use error::{TIMED_OUT, WebhookError, connection_reason, dial_reason};
 pub use resolver::{ResolveError, ServiceAddress, ServiceResolver};
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,6 +31,21 @@ pub struct ClientConfig {
     pub endpoint: Endpoint,
     /// Trusted certificates in PEM; empty: the system's CAs.
     pub ca_bundle: Vec<u8>,
+    /// What the webhook is shown of this server.
+    pub credentials: Option<Arc<UserCredentials>>,
+}
+
+impl ClientConfig {
+    /// The name and port by which credentials are chosen; `None` if the URL has none.
+    pub fn target(&self) -> Option<(String, u16)> {
+        match &self.endpoint {
+            Endpoint::Service { namespace, name, port, .. } => Some((format!("{name}.{namespace}.svc"), *port)),
+            Endpoint::Url(url) => {
+                let uri: http::Uri = url.parse().ok()?;
+                Some((uri.host()?.to_owned(), uri.port_u16().unwrap_or(443)))
+            }
+        }
+    }
 }
 
 /// The address of a webhook.

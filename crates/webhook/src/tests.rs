@@ -44,7 +44,11 @@ async fn fixture(name: &str, respond: impl Fn(&ReceivedRequest) -> String + Clon
 
 fn service(path: &str, ca_bundle: Vec<u8>) -> ClientConfig {
     let (namespace, name) = ("default".to_owned(), "hook".to_owned());
-    ClientConfig { endpoint: Endpoint::Service { namespace, name, port: 443, path: path.to_owned() }, ca_bundle }
+    ClientConfig {
+        endpoint: Endpoint::Service { namespace, name, port: 443, path: path.to_owned() },
+        ca_bundle,
+        credentials: None,
+    }
 }
 
 impl Fixture {
@@ -54,7 +58,7 @@ impl Fixture {
 
     fn url(&self) -> ClientConfig {
         let url = format!("https://127.0.0.1:{}/convert/", self.peer.address.port());
-        ClientConfig { endpoint: Endpoint::Url(url), ca_bundle: self.certificates.ca_pem() }
+        ClientConfig { endpoint: Endpoint::Url(url), ca_bundle: self.certificates.ca_pem(), credentials: None }
     }
 
     async fn call(&self, config: &ClientConfig, timeout: Duration) -> Result<Bytes, String> {
@@ -116,6 +120,7 @@ async fn serving_certificate_in_the_bundle_is_trusted_by_name() {
     let elsewhere = ClientConfig {
         endpoint: Endpoint::Service { namespace: "b".into(), name: "hook".into(), port: 443, path: String::new() },
         ca_bundle: leaf,
+        credentials: None,
     };
     let refused = fixture.call(&elsewhere, TIMEOUT).await.unwrap_err();
     assert!(refused.ends_with("x509: certificate is not valid for hook.b.svc"), "{refused}");
@@ -134,7 +139,8 @@ async fn webhook_that_hangs_ends_with_the_deadline() {
     let dialers = Dialers { service: Dialer::direct(), url: Dialer::direct() };
     let client = WebhookClient::new(Arc::new(Services(None)), dialers);
     let url = format!("https://127.0.0.1:{}/x", peer.address.port());
-    let config = ClientConfig { endpoint: Endpoint::Url(url.clone()), ca_bundle: certificates.ca_pem() };
+    let config =
+        ClientConfig { endpoint: Endpoint::Url(url.clone()), ca_bundle: certificates.ca_pem(), credentials: None };
     let failed = client.call(&config, Bytes::new(), Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(failed.to_string(), format!("Post \"{url}?timeout=1s\": context deadline exceeded"));
     // Callers beyond the limit are refused at once: the rest of the server is not held up.
@@ -197,7 +203,11 @@ async fn unreachable_address_is_named() {
     let fixture = fixture("hook.default.svc", |_| OK.to_owned()).await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("https://127.0.0.1:{free}/x");
-    let config = ClientConfig { endpoint: Endpoint::Url(url.clone()), ca_bundle: fixture.certificates.ca_pem() };
+    let config = ClientConfig {
+        endpoint: Endpoint::Url(url.clone()),
+        ca_bundle: fixture.certificates.ca_pem(),
+        credentials: None,
+    };
     assert_eq!(
         fixture.call(&config, TIMEOUT).await.unwrap_err(),
         format!("Post \"{url}?timeout=10s\": dial tcp 127.0.0.1:{free}: connect: connection refused")

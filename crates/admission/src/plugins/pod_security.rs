@@ -2,6 +2,7 @@
 
 mod checks;
 mod policy;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use self::checks::{PodView, details_of, violations};
 use self::policy::{Level, LevelVersion, Policy};
+pub use self::settings::PodSecuritySettings;
 use super::Plugin;
 use crate::attributes::Operation;
 use crate::chain::{Environment, Write};
@@ -54,19 +56,29 @@ fn release(environment: &Environment<'_>) -> u32 {
 /// Refuses labels that cannot be read, and warns about pods that a stricter level would refuse.
 fn validate_namespace(write: &mut Write<'_>, environment: &Environment<'_>) -> Result<(), Refusal> {
     let Some(namespace) = &write.object else { return Ok(()) };
-    let (policy, errors) = Policy::of_namespace(namespace);
-    let old = write.old_object.map(Policy::of_namespace);
+    let settings = &environment.settings.pod_security;
+    let (policy, errors) = Policy::of_namespace(namespace, settings.defaults);
+    let old = write.old_object.map(|old| Policy::of_namespace(old, settings.defaults));
     if !errors.is_empty() && old.as_ref().is_none_or(|(_, before)| *before != errors) {
         let kind = GroupKind { group: "", kind: "Namespace" };
         return Err(Status::invalid(kind, write.attributes.name, &errors).into());
     }
-    let Some((old, _)) = old else { return Ok(()) };
+    let name = metadata_string(namespace, "name").to_owned();
+    let exempt = settings.warning_of_exempt_namespace(&name, namespace, policy);
+    let is_exempt = settings.is_exempt_namespace(&name);
+    let Some((old, _)) = old else {
+        write.notes.warn(exempt.unwrap_or_default());
+        return Ok(());
+    };
     let (new, before) = (policy.enforce, old.enforce);
     let is_relaxed = new.version == before.version && new.level <= before.level;
     if new == before || new.level == Level::Privileged || is_relaxed {
         return Ok(());
     }
-    let name = metadata_string(namespace, "name").to_owned();
+    if is_exempt {
+        write.notes.warn(exempt.unwrap_or_default());
+        return Ok(());
+    }
     for warning in warnings_about_pods(&name, new, environment)? {
         write.notes.warn(warning);
     }
@@ -79,7 +91,9 @@ fn warnings_about_pods(
     enforce: LevelVersion,
     environment: &Environment<'_>,
 ) -> Result<Vec<String>, Refusal> {
-    let pods = prioritized(environment.view.list(PODS, namespace)?);
+    let mut pods = environment.view.list(PODS, namespace)?;
+    pods.retain(|pod| !environment.settings.pod_security.is_exempt_class(text(pod, &["spec", "runtimeClassName"])));
+    let pods = prioritized(pods);
     let mut names_by_reason: BTreeMap<String, (String, usize)> = BTreeMap::new();
     for pod in pods.iter().take(CHECKED_PODS_MAX) {
         let Some(view) = view_of(Some(pod)) else { continue };
@@ -140,10 +154,13 @@ fn prioritized(pods: Vec<JsonObject>) -> Vec<JsonObject> {
 
 fn validate_pod(write: &mut Write<'_>, environment: &Environment<'_>) -> Result<(), Refusal> {
     let namespace = write.attributes.namespace;
+    if annotate_exemption(write, environment) {
+        return Ok(());
+    }
     let Some(found) = environment.view.get(NAMESPACES, "", namespace)? else {
         return Err(Refusal::internal(format!("failed to lookup namespace {}", Quoted(namespace))));
     };
-    let (policy, errors) = Policy::of_namespace(&found);
+    let (policy, errors) = Policy::of_namespace(&found, environment.settings.pod_security.defaults);
     if errors.is_empty() && policy.is_privileged() {
         write.notes.annotate(format!("{ANNOTATION_PREFIX}enforce-policy"), "privileged:latest");
         return Ok(());
@@ -175,8 +192,11 @@ fn is_significant_update(new: &JsonObject, old: &JsonObject) -> bool {
 /// Workloads are never refused: their pods are. They get warnings and audit annotations.
 fn validate_workload(write: &mut Write<'_>, environment: &Environment<'_>) -> Result<(), Refusal> {
     let namespace = write.attributes.namespace;
+    if annotate_exemption(write, environment) {
+        return Ok(());
+    }
     let Some(found) = environment.view.get(NAMESPACES, "", namespace)? else { return Ok(()) };
-    let (policy, errors) = Policy::of_namespace(&found);
+    let (policy, errors) = Policy::of_namespace(&found, environment.settings.pod_security.defaults);
     if errors.is_empty() && policy.warn.level == Level::Privileged && policy.audit.level == Level::Privileged {
         return Ok(());
     }
@@ -187,6 +207,18 @@ fn validate_workload(write: &mut Write<'_>, environment: &Environment<'_>) -> Re
     };
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     evaluate(write, environment, &policy, &errors, Some(path), false)
+}
+
+/// True if the namespace or the user is exempt, which an audit annotation says.
+fn annotate_exemption(write: &mut Write<'_>, environment: &Environment<'_>) -> bool {
+    let settings = &environment.settings.pod_security;
+    let exemption = match &write.attributes {
+        attributes if settings.is_exempt_namespace(attributes.namespace) => "namespace",
+        attributes if settings.is_exempt_user(&attributes.user.name) => "user",
+        _ => return false,
+    };
+    write.notes.annotate(format!("{ANNOTATION_PREFIX}exempt"), exemption);
+    true
 }
 
 /// The metadata and spec of a pod or template.
@@ -210,6 +242,10 @@ fn evaluate(
         Some(path) => object.as_ref().and_then(|object| nested_object(object, path)),
     };
     let Some(view) = view_of(pod) else { return Ok(()) };
+    if environment.settings.pod_security.is_exempt_class(text(view.spec, &["runtimeClassName"])) {
+        write.notes.annotate(format!("{ANNOTATION_PREFIX}exempt"), "runtimeClass");
+        return Ok(());
+    }
     let mut annotate = |key: &str, value: String| write.notes.annotate(format!("{ANNOTATION_PREFIX}{key}"), value);
     if let Some(errors) = aggregate(errors) {
         annotate("error", format!("Failed to parse policy: {errors}"));
@@ -218,7 +254,7 @@ fn evaluate(
         let found = violations(view, level_version, release(environment));
         (!found.is_empty()).then(|| details_of(&found))
     };
-    let text = |level_version: LevelVersion, details: &str| {
+    let violate = |level_version: LevelVersion, details: &str| {
         format!("violate PodSecurity {}: {details}", Quoted(&level_version.to_string()))
     };
     let mut refusal = None;
@@ -228,7 +264,7 @@ fn evaluate(
             .map(|details| format!("violates PodSecurity {}: {details}", Quoted(&policy.enforce.to_string())));
     }
     if let Some(details) = details(policy.audit) {
-        annotate("audit-violations", format!("would {}", text(policy.audit, &details)));
+        annotate("audit-violations", format!("would {}", violate(policy.audit, &details)));
     }
     if let Some(reason) = refusal {
         let attributes = &write.attributes;
@@ -236,7 +272,7 @@ fn evaluate(
         return Err(Status::forbidden(resource, attributes.name, reason).into());
     }
     if let Some(details) = details(policy.warn) {
-        write.notes.warn(format!("would {}", text(policy.warn, &details)));
+        write.notes.warn(format!("would {}", violate(policy.warn, &details)));
     }
     Ok(())
 }

@@ -94,7 +94,12 @@ impl ResourceList {
         self.0.iter().filter(is_above).map(|(name, _)| name.clone()).collect()
     }
 
-    pub(super) fn is_equal(&self, other: &Self) -> bool {
+    /// The amount of a resource; `None` if the list lacks it.
+    pub(crate) fn amount(&self, name: &str) -> Option<&Amount> {
+        self.0.get(name)
+    }
+
+    pub(crate) fn is_equal(&self, other: &Self) -> bool {
         let same = |(name, amount): (&String, &Amount)| {
             other.0.get(name).is_some_and(|value| value.billionths() == amount.billionths())
         };

@@ -1,6 +1,7 @@
 //! What a pod requests in all, as the quota counts it.
 
 use api::json::JsonObject;
+use api::time::Time;
 use kinds::FeatureGates;
 use object::unstructured::{integer, nested_object, objects, text};
 
@@ -33,6 +34,18 @@ pub(super) fn is_measured(name: &str) -> bool {
 
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// True if the grace period of a pod's deletion is over: a lost node must not hold its quota.
+pub(super) fn is_past_grace(pod: &JsonObject, now: Time) -> bool {
+    let deleted = text(pod, &["metadata", "deletionTimestamp"]).parse::<Time>();
+    let grace = integer(pod, &["metadata", "deletionGracePeriodSeconds"]);
+    match (deleted, grace) {
+        (Ok(deleted), Some(grace)) => {
+            now.timestamp().as_second() > deleted.timestamp().as_second().saturating_add(grace)
+        }
+        _ => false,
+    }
 }
 
 /// A pod with a deadline, which the scope `Terminating` means.
@@ -134,7 +147,15 @@ fn compute(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
     usage
 }
 
-/// The sum of containers and sidecars, at least what any init container needs; what the pod itself sets replaces it.
+/// What the spec of a pod requests in all, whatever its status says.
+pub(crate) fn requests(pod: &JsonObject) -> ResourceList {
+    let mut requests = aggregate(pod, |container, _| resources(container, "requests"));
+    set_pod_level(&mut requests, pod, "requests");
+    requests.add(&ResourceList::read(nested_object(pod, &["spec", "overhead"])));
+    requests
+}
+
+/// The sum as it counts: during a resize with what the status has; what the pod itself sets replaces it.
 fn sum(pod: &JsonObject, list: &str, gates: &FeatureGates) -> ResourceList {
     let effective = |container: &JsonObject, has_status: bool| {
         let status = has_status.then(|| status_of(pod, text(container, &["name"]))).flatten();
@@ -144,6 +165,16 @@ fn sum(pod: &JsonObject, list: &str, gates: &FeatureGates) -> ResourceList {
             None => spec,
         }
     };
+    let mut sum = aggregate(pod, effective);
+    if gates.enabled("PodLevelResources") {
+        set_pod_level(&mut sum, pod, list);
+    }
+    sum
+}
+
+/// The sum of containers and sidecars, at least what any init container needs. `effective` gets a container, and whether
+/// it keeps running.
+fn aggregate(pod: &JsonObject, effective: impl Fn(&JsonObject, bool) -> ResourceList) -> ResourceList {
     let mut sum = ResourceList::default();
     for container in objects(pod, &["spec", "containers"]) {
         sum.add(&effective(container, true));
@@ -161,12 +192,15 @@ fn sum(pod: &JsonObject, list: &str, gates: &FeatureGates) -> ResourceList {
         }
     }
     sum.raise(&init);
-    if gates.enabled("PodLevelResources") && has_pod_level(pod, list) {
+    sum
+}
+
+fn set_pod_level(sum: &mut ResourceList, pod: &JsonObject, list: &str) {
+    if has_pod_level(pod, list) {
         let mut own = ResourceList::read(nested_object(pod, &["spec", "resources", list]));
         own.0.retain(|name, _| is_pod_level(name));
         sum.replace(&own);
     }
-    sum
 }
 
 fn status_of<'a>(pod: &'a JsonObject, name: &str) -> Option<&'a JsonObject> {

@@ -1,7 +1,5 @@
 //! Decisions of quotas, in tables.
 
-#![allow(clippy::needless_pass_by_value, reason = "`json!` makes values")]
-
 use api::json::JsonObject;
 use kinds::{FeatureGates, Release};
 use serde_json::{Value, json};
@@ -10,14 +8,15 @@ use super::*;
 use crate::refusal::Refusal;
 
 fn object(value: Value) -> JsonObject {
-    value.as_object().expect("an object").clone()
+    let Value::Object(object) = value else { panic!("{value} is no object") };
+    object
 }
 
-fn quota(hard: Value, used: Value) -> JsonObject {
+fn quota(hard: &Value, used: &Value) -> JsonObject {
     object(json!({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard, "used": used}}))
 }
 
-fn pod(requests: Value) -> JsonObject {
+fn pod(requests: &Value) -> JsonObject {
     object(
         json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}}),
     )
@@ -48,7 +47,7 @@ fn believed(quota: JsonObject) -> QuotaState {
 #[test]
 fn create_is_charged_or_refused_with_kubernetes_texts() {
     let pods = ("", "pods");
-    let one = pod(json!({"cpu": "500m"}));
+    let one = pod(&json!({"cpu": "500m"}));
     for (hard, used, expected) in [
         (json!({"pods": "2"}), json!({"pods": "1"}), "pods=2"),
         (
@@ -70,17 +69,17 @@ fn create_is_charged_or_refused_with_kubernetes_texts() {
         ),
         (json!({"configmaps": "0"}), json!({"configmaps": "0"}), ""),
     ] {
-        assert_eq!(decide(pods, &one, None, believed(quota(hard.clone(), used))), expected, "{hard}");
+        assert_eq!(decide(pods, &one, None, believed(quota(&hard, &used))), expected, "{hard}");
     }
 }
 
 #[test]
 fn used_that_is_lower_than_what_exists_is_not_believed() {
     let state = |existing: Value| QuotaState {
-        quota: quota(json!({"pods": "3"}), json!({"pods": "1"})),
+        quota: quota(&json!({"pods": "3"}), &json!({"pods": "1"})),
         existing: Some(ResourceList::read(existing.as_object())),
     };
-    let one = pod(json!({}));
+    let one = pod(&json!({}));
     assert_eq!(decide(("", "pods"), &one, None, state(json!({"pods": "2"}))), "pods=3");
     assert_eq!(decide(("", "pods"), &one, None, state(json!({"pods": "0"}))), "pods=2", "the controller lowers it");
     let refused = "exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3";
@@ -90,9 +89,9 @@ fn used_that_is_lower_than_what_exists_is_not_believed() {
 #[test]
 fn custom_and_core_objects_are_counted_by_name() {
     let custom = object(json!({"metadata": {"name": "w"}}));
-    let state = believed(quota(json!({"count/widgets.example.com": "1"}), json!({"count/widgets.example.com": "0"})));
+    let state = believed(quota(&json!({"count/widgets.example.com": "1"}), &json!({"count/widgets.example.com": "0"})));
     assert_eq!(decide(("example.com", "widgets"), &custom, None, state), "count/widgets.example.com=1");
-    let state = believed(quota(json!({"secrets": "1"}), json!({"secrets": "1"})));
+    let state = believed(quota(&json!({"secrets": "1"}), &json!({"secrets": "1"})));
     let refused = "exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1";
     assert_eq!(decide(("", "secrets"), &custom, None, state), refused);
     assert_eq!(Evaluator::of("", "events", &gates()), None);
@@ -105,8 +104,8 @@ fn update_is_charged_for_growth_only() {
     };
     let state = || {
         believed(quota(
-            json!({"requests.storage": "10Gi", "gold.storageclass.storage.k8s.io/requests.storage": "9Gi"}),
-            json!({"requests.storage": "4Gi", "gold.storageclass.storage.k8s.io/requests.storage": "4Gi"}),
+            &json!({"requests.storage": "10Gi", "gold.storageclass.storage.k8s.io/requests.storage": "9Gi"}),
+            &json!({"requests.storage": "4Gi", "gold.storageclass.storage.k8s.io/requests.storage": "4Gi"}),
         ))
     };
     let decide = |new: &str, old: &str| decide(("", "persistentvolumeclaims"), &claim(new), Some(&claim(old)), state());
@@ -123,18 +122,18 @@ fn update_is_charged_for_growth_only() {
 fn scopes_select_pods_and_claims() {
     let scoped = |scopes: Value, selector: Value| {
         let mut quota = quota(
-            json!({"pods": "5", "persistentvolumeclaims": "5"}),
-            json!({"pods": "0", "persistentvolumeclaims": "0"}),
+            &json!({"pods": "5", "persistentvolumeclaims": "5"}),
+            &json!({"pods": "0", "persistentvolumeclaims": "0"}),
         );
         quota["spec"]["scopes"] = scopes;
         quota["spec"]["scopeSelector"] = json!({"matchExpressions": selector});
         quota
     };
     let selector = |scope: &str, operator: &str, values: Value| json!([{"scopeName": scope, "operator": operator, "values": values}]);
-    let mut best_effort = pod(json!({}));
+    let mut best_effort = pod(&json!({}));
     best_effort["spec"]["activeDeadlineSeconds"] = json!(5);
     best_effort["spec"]["priorityClassName"] = json!("high");
-    let burstable = pod(json!({"cpu": "1"}));
+    let burstable = pod(&json!({"cpu": "1"}));
     for (scopes, selector, expected) in [
         (json!(["BestEffort"]), json!([]), [true, false]),
         (json!(["NotBestEffort"]), json!([]), [false, true]),
@@ -163,10 +162,10 @@ fn configured_resource_needs_a_covering_quota() {
         match_contains: vec!["requests.cpu".to_owned()],
         ..LimitedResource::default()
     };
-    let one = pod(json!({"cpu": "1"}));
+    let one = pod(&json!({"cpu": "1"}));
     let write = QuotaWrite { evaluator: &evaluator, resource: ("", "pods"), subresource: "", new: &one, old: None };
     let refused = check(write, &[], std::slice::from_ref(&limited), &gates);
     assert_eq!(refused, Err(Refusal::Forbidden("insufficient quota to consume: requests.cpu".to_owned())));
-    let covering = believed(quota(json!({"requests.cpu": "2"}), json!({"requests.cpu": "0"})));
+    let covering = believed(quota(&json!({"requests.cpu": "2"}), &json!({"requests.cpu": "0"})));
     assert!(check(write, &[covering], &[limited], &gates).is_ok());
 }

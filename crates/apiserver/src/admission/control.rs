@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use ::admission::{Chain, PluginSet, PolicySet, Settings, StateId, WebhookSet};
+use ::admission::quota::LimitedResource;
+use ::admission::webhook::ConfigurationKind;
+use ::admission::{Chain, PluginSet, PolicySet, Settings, StateId, Webhook, WebhookSet};
 use api::GroupVersionResource;
 use api::json::JsonObject;
 use arc_swap::ArcSwapOption;
 use kinds::{FeatureGates, Release};
 use parking_lot::Mutex;
 use registry::{CachedEntry, CachedValue, ResourceCache, ResourceSnapshot};
-use webhook::WebhookClient;
+use webhook::{WebhookClient, WebhookCredentials};
 
 use super::guard::AdmissionGuard;
 use super::metrics::AdmissionMetrics;
@@ -21,15 +23,27 @@ const GROUP: &str = "admissionregistration.k8s.io";
 pub struct AdmissionConfig {
     /// `--enable-admission-plugins` and `--disable-admission-plugins`.
     pub plugins: PluginSet,
-    /// Flags of single plugins.
+    /// Flags and configuration of single plugins.
     pub settings: Settings,
+    /// The configuration of ResourceQuota.
+    pub limited_resources: Vec<LimitedResource>,
+    /// Shown to mutating webhooks.
+    pub mutating_credentials: WebhookCredentials,
+    /// Shown to validating webhooks.
+    pub validating_credentials: WebhookCredentials,
 }
 
 impl AdmissionConfig {
     /// The plugins that a release runs by default, as far as this server has them.
     pub fn for_release(release: Release) -> Self {
         let plugins = PluginSet::from_flags(release, &[], &[], Chain::is_built).expect("no flag can be wrong");
-        Self { plugins, settings: Settings::default() }
+        Self {
+            plugins,
+            settings: Settings::default(),
+            limited_resources: Vec::new(),
+            mutating_credentials: WebhookCredentials::default(),
+            validating_credentials: WebhookCredentials::default(),
+        }
     }
 }
 
@@ -37,6 +51,9 @@ impl AdmissionConfig {
 pub(crate) struct AdmissionControl {
     pub(super) chain: Chain,
     has_quota: bool,
+    limited_resources: Vec<LimitedResource>,
+    /// For mutating and validating webhooks.
+    credentials: [WebhookCredentials; 2],
     pub(super) client: Arc<WebhookClient>,
     pub(super) metrics: AdmissionMetrics,
     configurations: [Option<Arc<ResourceCache>>; 2],
@@ -86,6 +103,8 @@ impl AdmissionControl {
         });
         Self {
             has_quota: config.plugins.contains("ResourceQuota"),
+            limited_resources: config.limited_resources.clone(),
+            credentials: [config.mutating_credentials.clone(), config.validating_credentials.clone()],
             policy_caches,
             compiled_policies: ArcSwapOption::empty(),
             chain: Chain::new(&config.plugins, config.settings.clone(), gates.clone()),
@@ -102,6 +121,26 @@ impl AdmissionControl {
     /// The agreement of servers on configurations.
     pub(crate) fn guard(&self) -> Option<&AdmissionGuard> {
         self.guard.as_ref()
+    }
+
+    /// Resources that may be used only if a quota covers them.
+    pub(crate) fn limited_resources(&self) -> &[LimitedResource] {
+        &self.limited_resources
+    }
+
+    /// What a webhook is shown of this server.
+    pub(super) fn credentials(
+        &self,
+        webhook: &Webhook,
+        config: &webhook::ClientConfig,
+    ) -> Option<Arc<webhook::UserCredentials>> {
+        let [mutating, validating] = &self.credentials;
+        let credentials = match webhook.kind {
+            ConfigurationKind::Mutating => mutating,
+            ConfigurationKind::Validating => validating,
+        };
+        let (host, port) = config.target()?;
+        credentials.for_target(&host, port)
     }
 
     /// True if the plugin ResourceQuota runs.

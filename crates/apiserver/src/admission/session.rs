@@ -228,7 +228,8 @@ impl AdmissionSession {
         let exchanges = calls.iter().map(|call| async move {
             let (uid, started) = (new_uid(), Instant::now());
             let timeout = Duration::from_secs(call.webhook.timeout_seconds.into()).min(remaining());
-            let config = client_config(&call.webhook.client);
+            let mut config = client_config(&call.webhook.client);
+            config.credentials = control.credentials(&call.webhook, &config);
             let response = control.client.call(&config, Bytes::from(call.body(&uid)), timeout).await;
             (call, uid, response, started.elapsed())
         });
@@ -281,5 +282,5 @@ fn client_config(client: &::admission::webhook::ClientConfig) -> webhook::Client
             path: service.path.clone(),
         },
     };
-    webhook::ClientConfig { endpoint, ca_bundle: client.ca_bundle.clone() }
+    webhook::ClientConfig { endpoint, ca_bundle: client.ca_bundle.clone(), credentials: None }
 }

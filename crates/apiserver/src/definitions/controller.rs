@@ -8,61 +8,40 @@ use std::time::Duration;
 
 use api::json::JsonObject;
 use api::{GroupVersionResource, Status};
-use apiextensions::definition::{CLEANUP_FINALIZER, DefinitionCondition, ResourceNames};
-use apiextensions::naming::{self, GroupNames, NamingDecision, Termination};
-use bytes::Bytes;
+use apiextensions::Definition;
+use apiextensions::definition::CLEANUP_FINALIZER;
+use apiextensions::naming::{self, Termination};
 use object::StoredObject;
 use object::delete::{self, DeleteOptions, DeleteOutcome};
 use registry::{CachedValue, WriteConditions, WriteDecision, WriteError, WriteOutcome};
 use serde_json::Value;
-use store::{Compare, Key, Op, Revision};
+use store::Key;
 use tasks::Backoff;
 use tokio_util::sync::CancellationToken;
 
 use super::LiveDefinition;
 use super::conditions::CheckedConditions;
-use super::name_guard::GuardedNames;
 use crate::resource::Resource;
 use crate::rest::current_time;
 use crate::{ApiServer, error_status, object_codec};
 
 const DEFINITIONS: GroupVersionResource<&str> =
     GroupVersionResource { group: "apiextensions.k8s.io", version: "v1", resource: "customresourcedefinitions" };
-/// Below it, one key per group serializes the acceptance of names. No REST path reaches it: resource names have no
-/// underscore.
-const NAME_GUARDS: &str = "_unskew/names";
 /// While a deleted definition waits for objects whose finalizers others remove, or after a failure.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
 /// Names, establishes and finalizes definitions.
 pub struct DefinitionController {
-    server: Arc<ApiServer>,
+    pub(super) server: Arc<ApiServer>,
     /// The storage prefix, such as `/registry`.
-    prefix: String,
+    pub(super) prefix: String,
 }
 
 /// Whether a definition needs another look without any change of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Progress {
     Settled,
     Waiting,
-}
-
-/// The result of writing a definition.
-enum DefinitionWrite {
-    Written(WriteOutcome),
-    /// The definition or a key beside it changed: it will be decided again.
-    Changed,
-    BarrierClosed,
-}
-
-impl DefinitionWrite {
-    fn progress(&self) -> Progress {
-        match self {
-            Self::Written(_) | Self::Changed => Progress::Settled,
-            Self::BarrierClosed => Progress::Waiting,
-        }
-    }
 }
 
 impl DefinitionController {
@@ -82,19 +61,12 @@ impl DefinitionController {
         let (mut backoff, mut checked) = (BACKOFF, CheckedConditions::default());
         loop {
             let snapshot = snapshots.borrow_and_update().clone();
-            let mut progress = Progress::Settled;
             checked.forget_deleted(&snapshot);
-            let mut names = GuardedNames::default();
-            for live in snapshot.definitions() {
-                match self.settle(&definitions, live, &mut names, &mut checked).await {
-                    Ok(Progress::Settled) => {}
-                    Ok(Progress::Waiting) => progress = Progress::Waiting,
-                    Err(status) => {
-                        let name = &live.definition.metadata.name;
-                        tracing::warn!(definition = name, error = status.message, "definition not updated, will retry");
-                        progress = Progress::Waiting;
-                    }
-                }
+            let (unnamed, settled): (Vec<_>, Vec<_>) = snapshot.definitions().partition(|live| needs_names(live));
+            let (mut progress, unchanged) = self.accept_names(&definitions, &unnamed).await;
+            for live in unchanged.iter().chain(settled) {
+                let outcome = self.settle(&definitions, live, &mut checked).await;
+                progress = progress.max(log_failure(&live.definition, outcome));
             }
             let changed = snapshots.changed();
             let is_stopped = match progress {
@@ -117,7 +89,6 @@ impl DefinitionController {
         &self,
         definitions: &Resource,
         live: &Arc<LiveDefinition>,
-        names: &mut GuardedNames,
         checked: &mut CheckedConditions,
     ) -> Result<Progress, Status> {
         let definition = &live.definition;
@@ -125,63 +96,10 @@ impl DefinitionController {
             let is_ours = definition.metadata.finalizers.iter().any(|finalizer| finalizer == CLEANUP_FINALIZER);
             return if is_ours { self.finalize(definitions, live).await } else { Ok(Progress::Settled) };
         }
-        let is_named = definition.spec.names == definition.status.accepted_names && definition.is_established();
-        if !is_named && let Some(progress) = self.accept_names(definitions, live, names).await? {
-            return Ok(progress);
-        }
         match checked.decide(live, definitions) {
             None => Ok(Progress::Settled),
             Some(update) => self.update_definition(definitions, live, WriteConditions::default(), update).await,
         }
-    }
-
-    /// Accepts the names of a definition and establishes it; `None` if nothing is to be decided. The guard key of the group
-    /// serializes this with the acceptance of other names of the group by any server.
-    ///
-    /// As long as the guard has the revision of this server's last acceptance, no name of the group was accepted elsewhere:
-    /// the next definition is decided at once, without waiting for the snapshot that shows the last one.
-    async fn accept_names(
-        &self,
-        definitions: &Resource,
-        live: &LiveDefinition,
-        names: &mut GuardedNames,
-    ) -> Result<Option<Progress>, Status> {
-        let (group, name) = (&live.definition.spec.group, &live.definition.metadata.name);
-        if !names.has_group(group) {
-            let snapshot = self.server.definitions.snapshot();
-            let others = snapshot.group(group);
-            if naming_of(live, &GroupNames::new(others.iter().map(|other| &*other.definition))).is_none() {
-                return Ok(None);
-            }
-            let guard = self.guard_key(group);
-            let read = self.server.registry.read_raw(&guard).await.map_err(error_status::status_for_read_error)?;
-            let (entry, read_at) = read;
-            if !self.server.definitions.catch_up_to(read_at).await {
-                return Ok(Some(Progress::Waiting));
-            }
-            names.insert_group(group, entry.map(|entry| entry.revision), &self.server.definitions.snapshot());
-        }
-        let Some((current, guarded)) = names.definition(group, name) else { return Ok(Some(Progress::Settled)) };
-        let Some(naming) = naming_of(&current, &guarded.names) else { return Ok(None) };
-        let key = self.guard_key(group);
-        let compares = [Compare { key: key.clone(), revision: guarded.revision }];
-        let ops = [Op::Put { key, value: Bytes::from_static(b"{}"), ttl: None }];
-        let conditions = WriteConditions { compares: &compares, ops: &ops };
-        let accepted = naming.accepted_names().cloned();
-        let written = self.write_definition(definitions, &current, conditions, naming.into_update()).await?;
-        match &written {
-            DefinitionWrite::Written(WriteOutcome::Put(stored)) => {
-                names.accept(group, &current.definition, accepted.as_ref(), Revision(stored.revision));
-            }
-            DefinitionWrite::Written(_) | DefinitionWrite::Changed | DefinitionWrite::BarrierClosed => {
-                names.forget_group(group);
-            }
-        }
-        Ok(Some(written.progress()))
-    }
-
-    fn guard_key(&self, group: &str) -> Key {
-        Key::from(format!("{}/{NAME_GUARDS}/{group}", self.prefix))
     }
 
     /// Deletes the objects of a deleted definition. Once none is left, the definition may go: nothing can be created
@@ -280,16 +198,6 @@ impl DefinitionController {
         conditions: WriteConditions<'_>,
         update: impl Fn(&mut JsonObject),
     ) -> Result<Progress, Status> {
-        Ok(self.write_definition(definitions, live, conditions, update).await?.progress())
-    }
-
-    async fn write_definition(
-        &self,
-        definitions: &Resource,
-        live: &LiveDefinition,
-        conditions: WriteConditions<'_>,
-        update: impl Fn(&mut JsonObject),
-    ) -> Result<DefinitionWrite, Status> {
         let decide = |current: Option<&StoredObject>| {
             let Some(current) = current.filter(|stored| Some(stored.revision) == live.fence.revision.map(|at| at.0))
             else {
@@ -311,51 +219,25 @@ impl DefinitionController {
         let registry = self.server.registry.with_server_author();
         let name = definitions.storage_name();
         match registry.write_if(name, &definitions.cache, &live.fence.key, conditions, decide).await {
-            Ok(outcome) => Ok(DefinitionWrite::Written(outcome)),
-            Err(WriteError::ConditionChanged { .. }) => Ok(DefinitionWrite::Changed),
-            Err(WriteError::BarrierClosed(_)) => Ok(DefinitionWrite::BarrierClosed),
+            Ok(_) | Err(WriteError::ConditionChanged { .. }) => Ok(Progress::Settled),
+            Err(WriteError::BarrierClosed(_)) => Ok(Progress::Waiting),
             Err(error) => Err(error_status::status_for_write_error(error)),
         }
     }
 }
 
-/// The change of a definition's names and conditions.
-struct Naming {
-    decision: Option<NamingDecision>,
-    established: Option<DefinitionCondition>,
-}
-
-impl Naming {
-    fn accepted_names(&self) -> Option<&ResourceNames> {
-        self.decision.as_ref().map(|decision| &decision.accepted_names)
-    }
-
-    fn into_update(self) -> impl Fn(&mut JsonObject) {
-        move |object: &mut JsonObject| {
-            let now = current_time();
-            if let Some(decision) = &self.decision {
-                naming::apply_decision(object, decision, now);
-            }
-            if let Some(established) = &self.established {
-                naming::apply_condition(object, established, now);
-            }
-        }
-    }
-}
-
-/// The change of a definition's names and conditions that follows from the accepted names of its group; `None` if everything
-/// is as decided. Names are accepted and the definition is established in one step: every server sees both at once.
-fn naming_of(live: &LiveDefinition, group: &GroupNames) -> Option<Naming> {
+/// True if the names of a definition are still to be accepted, or the definition is to be established.
+fn needs_names(live: &LiveDefinition) -> bool {
     let definition = &live.definition;
-    let decision = naming::decide_names(definition, group);
-    let mut next = (**definition).clone();
-    if let Some(decision) = &decision {
-        next.status.accepted_names = decision.accepted_names.clone();
-        next.status
-            .conditions
-            .retain(|known| known.condition_type != "NamesAccepted" && known.condition_type != "Established");
-        next.status.conditions.extend([decision.names_accepted.clone(), decision.established.clone()]);
-    }
-    let established = naming::decide_established(&next, apiextensions::validation::has_valid_ca_bundle(definition));
-    (decision.is_some() || established.is_some()).then_some(Naming { decision, established })
+    let is_named = definition.spec.names == definition.status.accepted_names && definition.is_established();
+    definition.metadata.deletion_timestamp.is_none() && !is_named
+}
+
+/// The progress; a failure is logged and tried again.
+pub(super) fn log_failure(definition: &Definition, outcome: Result<Progress, Status>) -> Progress {
+    outcome.unwrap_or_else(|status| {
+        let name = &definition.metadata.name;
+        tracing::warn!(definition = name, error = status.message, "definition not updated, will retry");
+        Progress::Waiting
+    })
 }

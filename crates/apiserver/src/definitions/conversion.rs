@@ -158,7 +158,7 @@ fn client_config(config: &Value) -> ClientConfig {
         None => Endpoint::Url(text(&config["url"])),
     };
     let ca_bundle = base64::engine::general_purpose::STANDARD.decode(text(&config["caBundle"]));
-    ClientConfig { endpoint, ca_bundle: ca_bundle.unwrap_or_default() }
+    ClientConfig { endpoint, ca_bundle: ca_bundle.unwrap_or_default(), credentials: None }
 }
 
 impl RequestConversions {

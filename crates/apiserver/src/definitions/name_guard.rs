@@ -20,7 +20,7 @@ pub(super) struct GuardedNames {
 #[derive(Debug)]
 pub(super) struct GuardedGroup {
     /// `None` if no name of the group was accepted yet.
-    pub(super) revision: Option<Revision>,
+    revision: Option<Revision>,
     pub(super) names: GroupNames,
     definitions: HashMap<String, Arc<LiveDefinition>>,
 }
@@ -44,27 +44,32 @@ impl GuardedNames {
         Some((guarded.definitions.get(name)?.clone(), guarded))
     }
 
-    /// Records that this server accepted names by a write at `revision`, which also wrote the guard key.
-    pub(super) fn accept(
-        &mut self,
-        group: &str,
-        definition: &Definition,
-        accepted: Option<&ResourceNames>,
-        revision: Revision,
-    ) {
-        let had_names = definition.status.accepted_names != ResourceNames::default();
-        if had_names && accepted.is_some() {
-            // Some of the former names may be free now.
-            return self.forget_group(group);
+    /// Takes names that this server is about to accept. True if names may be free afterwards: nothing more can then be
+    /// decided before the group is read again.
+    pub(super) fn accept(&mut self, definition: &Definition, accepted: Option<&ResourceNames>) -> bool {
+        if let Some(guarded) = self.groups.get_mut(&definition.spec.group) {
+            guarded.definitions.remove(&definition.metadata.name);
+            accepted.into_iter().for_each(|names| guarded.names.insert(names));
         }
-        let Some(guarded) = self.groups.get_mut(group) else { return };
-        guarded.revision = Some(revision);
-        guarded.definitions.remove(&definition.metadata.name);
-        accepted.into_iter().for_each(|names| guarded.names.insert(names));
+        frees_names(definition, accepted)
     }
 
-    /// Another server may have accepted names of the group.
-    pub(super) fn forget_group(&mut self, group: &str) {
-        self.groups.remove(group);
+    /// Records that the names of a definition were accepted at `revision`, by a write that also wrote the guard key.
+    pub(super) fn complete(&mut self, definition: &Definition, accepted: Option<&ResourceNames>, revision: Revision) {
+        if frees_names(definition, accepted) {
+            self.groups.remove(&definition.spec.group);
+        } else if let Some(guarded) = self.groups.get_mut(&definition.spec.group) {
+            guarded.revision = Some(revision);
+        }
     }
+
+    /// The revision of the guard key of a group.
+    pub(super) fn revision(&self, group: &str) -> Option<Revision> {
+        self.groups.get(group).and_then(|guarded| guarded.revision)
+    }
+}
+
+/// True if some of the former names of a definition may be free once others are accepted.
+fn frees_names(definition: &Definition, accepted: Option<&ResourceNames>) -> bool {
+    accepted.is_some() && definition.status.accepted_names != ResourceNames::default()
 }

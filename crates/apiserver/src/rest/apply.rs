@@ -10,8 +10,8 @@ use object::unstructured::{metadata_mut, metadata_string};
 use serde_json::Value;
 
 use super::BufferedRequest;
-use super::RequestContext;
-use super::write::{ObjectWrite, RequestedState, with_warnings};
+use super::write::{ObjectWrite, RequestedState};
+use super::{RequestContext, with_warnings};
 use crate::built_in_types::{self, FieldValidation, TypeCheckFailure};
 use crate::request_options::WriteOptions;
 

@@ -32,7 +32,6 @@ struct CompanionState {
 #[derive(Clone, Debug)]
 pub(crate) struct FoundCompanion {
     /// `None` if the key is absent.
-    #[expect(dead_code, reason = "for the allocation of service addresses")]
     pub(crate) entry: Option<StoreEntry>,
     /// The revision of the store as of which the key was read.
     #[expect(dead_code, reason = "for the allocation of service addresses")]
@@ -53,13 +52,11 @@ impl Companions {
     }
 
     /// Requests the newest state of a key; the decision then ends with a refusal, and is made again.
-    #[expect(dead_code, reason = "for the allocation of service addresses")]
     pub(super) fn request(&self, key: Key) {
         self.state.lock().requested.push(key);
     }
 
     /// The state of a key that this request read from the store, if it did. The cache may be newer.
-    #[expect(dead_code, reason = "for the allocation of service addresses")]
     pub(super) fn found(&self, key: &Key) -> Option<FoundCompanion> {
         self.state.lock().found.get(key).cloned()
     }

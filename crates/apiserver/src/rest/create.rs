@@ -6,8 +6,8 @@ use http::StatusCode;
 use object::decode;
 use object::unstructured::metadata_string;
 
-use super::write::{CreateError, ObjectWrite, with_warnings};
-use super::{BufferedRequest, RequestContext};
+use super::write::{CreateError, ObjectWrite};
+use super::{BufferedRequest, RequestContext, with_warnings};
 use crate::admission::NamespaceFreshness;
 use crate::built_in_types::CheckedObject;
 use crate::request_options::WriteOptions;
@@ -19,6 +19,7 @@ const CREATE_ATTEMPTS_MAX: usize = 8;
 pub(super) async fn create(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     let options = WriteOptions::from_request(&request)?;
     let CheckedObject { mut object, mut warnings } = context.decode_body(request)?;
+    context.execution.set_body_warnings(&warnings);
     decode::ensure_namespace_matches(&mut object, context.namespace())
         .map_err(|rejection| context.rejection_status(rejection, ""))?;
     warnings.extend(context.warnings(None, &object));

@@ -10,8 +10,8 @@ use schema::SchemaCursor;
 use serde_json::Value;
 
 use super::BufferedRequest;
-use super::write::{ObjectWrite, RequestedState, with_warnings};
-use super::{RequestContext, apply};
+use super::write::{ObjectWrite, RequestedState};
+use super::{RequestContext, apply, with_warnings};
 use crate::built_in_types::{self, CheckedObject, FieldValidation, TypeCheckFailure};
 use crate::request_options::{APPLY_PATCH, WriteOptions, content_type};
 
@@ -34,6 +34,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
         let checked = patch_request.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
+        context.execution.set_body_warnings(&checked.warnings);
         let name = &*context.target.name;
         decode::ensure_name_matches(&checked.object, name)
             .map_err(|rejection| context.rejection_status(rejection, name))?;

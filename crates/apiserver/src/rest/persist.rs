@@ -36,6 +36,8 @@ pub(super) struct ExecutionTracker {
     /// The revision of the store at which the definition of the resource was found changed; 0 if it was not.
     definition_changed_at: AtomicU64,
     warnings: Mutex<Vec<String>>,
+    /// Warnings about the body that a refusal shows too; successful responses get them from the handler.
+    body_warnings: Mutex<Vec<String>>,
     pub(super) companions: Companions,
     pub(super) quota: super::quota::QuotaCharges,
 }
@@ -88,10 +90,18 @@ impl ExecutionTracker {
         std::mem::take(&mut self.warnings.lock())
     }
 
-    /// The final Status of a failed request. After a write it carries no hints that make the client or a forwarding
-    /// server retry the request.
+    /// Replaces the warnings about the body, which a patch has once per attempt.
+    pub(super) fn set_body_warnings(&self, warnings: &[String]) {
+        warnings.clone_into(&mut self.body_warnings.lock());
+    }
+
+    /// The final Status of a failed request, with the warnings so far. After a write it carries no hints that make the
+    /// client or a forwarding server retry the request.
     pub(super) fn failure_status(&self, status: Status) -> Status {
-        if self.is_executed() { status.without_retry_hints() } else { status }
+        let mut status = if self.is_executed() { status.without_retry_hints() } else { status };
+        status.warnings.append(&mut self.body_warnings.lock());
+        status.warnings.append(&mut self.warnings.lock());
+        status
     }
 }
 
@@ -152,9 +162,10 @@ impl RequestContext<'_> {
                 Err(WriteError::CompanionChanged { key, current, as_of }) => {
                     companion_rounds += 1;
                     companions.record(key.clone(), FoundCompanion { entry: current.clone(), as_of: *as_of });
-                    // The next decision reads quotas from the cache.
-                    let _ = registry.cache().wait_for_revision(*as_of, COMPANION_WAIT_MAX).await;
-                    true
+                    // The next decision may read the companion from the cache.
+                    let remaining = self.deadline.saturating_duration_since(tokio::time::Instant::now());
+                    let _ = registry.cache().wait_for_revision(*as_of, COMPANION_WAIT_MAX.min(remaining)).await;
+                    !remaining.is_zero()
                 }
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {

@@ -3,6 +3,9 @@
 //! Writes that quotas of one namespace cover take turns on a server, so that they do not race for the quota's key. A
 //! turn remembers what this server wrote last, so that the next write need not wait for the cache. A quota that another
 //! writer changed is compared with what exists, in a cache that has reached the quota's revision.
+//!
+//! A server may not have seen a new quota yet. So the write of a quota's spec also writes the
+//! namespace, unchanged: every create compares the revision of its namespace, and is decided again with the quota.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +22,14 @@ use store::{Key, Revision};
 use tokio::sync::OwnedMutexGuard;
 
 use super::RequestContext;
+use super::companions::FoundCompanion;
 use crate::object_codec;
 use crate::resource::Resource;
 
 const QUOTAS: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "resourcequotas" };
+const NAMESPACES: GroupVersionResource<&str> =
+    GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
 /// Namespaces whose turns are kept; those that no request uses are dropped above this.
 const NAMESPACES_MAX: usize = 1024;
 /// How long a decision waits for the cache to reach the revision of a quota.
@@ -34,7 +40,23 @@ const CACHE_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct QuotaTurns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<OwnQuotas>>>>);
 
 /// The quotas of a namespace as this server wrote them last.
-type OwnQuotas = HashMap<Key, StoredObject>;
+type OwnQuotas = HashMap<Key, OwnQuota>;
+
+/// A quota as this server wrote it last.
+#[derive(Clone, Debug)]
+struct OwnQuota {
+    stored: StoredObject,
+    /// Groups and resources whose usage this server has compared with what exists, and has charged in every version of
+    /// the quota since then.
+    verified: Vec<(String, String)>,
+}
+
+/// A quota to decide on.
+struct NewestQuota {
+    stored: StoredObject,
+    /// As in [`OwnQuota`]; empty if another writer wrote the quota.
+    verified: Vec<(String, String)>,
+}
 
 impl QuotaTurns {
     fn of(&self, namespace: &str) -> Arc<tokio::sync::Mutex<OwnQuotas>> {
@@ -56,10 +78,18 @@ pub(super) struct QuotaCharges {
 struct ChargeState {
     turn: Option<OwnedMutexGuard<OwnQuotas>>,
     /// The charges of the decision that is being made.
-    charged: Vec<(Key, bytes::Bytes)>,
+    charged: Vec<Charge>,
     need: Option<Need>,
     /// True once the cache has caught up with the store, so that a refusal counts.
     is_current: bool,
+}
+
+/// A charged quota of a decision.
+#[derive(Debug)]
+struct Charge {
+    key: Key,
+    value: bytes::Bytes,
+    verified: Vec<(String, String)>,
 }
 
 /// What a decision ended early for.
@@ -83,9 +113,9 @@ impl QuotaCharges {
         let charged = std::mem::take(&mut state.charged);
         let Some(mut turn) = state.turn.take() else { return };
         let Some(revision) = committed else { return };
-        for (key, value) in charged {
+        for Charge { key, value, verified } in charged {
             if let Ok(stored) = StoredObject::from_storage(&value, revision.0) {
-                turn.insert(key, stored);
+                turn.insert(key, OwnQuota { stored, verified });
             }
         }
     }
@@ -162,6 +192,9 @@ impl RequestContext<'_> {
         {
             return Ok(());
         }
+        if !is_dry_run {
+            self.announce_quota(new, old)?;
+        }
         let gates = &server.feature_gates;
         let Some(evaluator) = Evaluator::of(&target.group, &target.resource, gates) else { return Ok(()) };
         if !evaluator.handles(operation, &target.subresource, new, old, gates) {
@@ -169,20 +202,16 @@ impl RequestContext<'_> {
         }
         let Some(quotas) = server.resolve(QUOTAS) else { return Ok(()) };
         let cached = entries(&quotas, self.namespace());
-        if cached.is_empty() {
+        let limited = server.admission.limited_resources();
+        if cached.is_empty() && limited.is_empty() {
             return Ok(());
         }
-        let (mut keys, mut states) = (Vec::new(), Vec::new());
+        let mut found = Vec::with_capacity(cached.len());
+        let mut states = Vec::with_capacity(cached.len());
         for (key, stored) in cached {
-            let (stored, is_own) = self.newest(&key, stored);
-            let quota = object_codec::decode_served(&stored, &quotas)?;
-            let is_covering = !evaluator.matching(&quota::limits(&quota)).is_empty();
-            let existing = match is_covering && !is_own {
-                true => Some(self.existing(&evaluator, &quota, Revision(stored.revision))?),
-                false => None,
-            };
-            keys.push((key, Revision(stored.revision)));
-            states.push(QuotaState { quota, existing });
+            let newest = self.newest(&key, stored);
+            states.push(self.quota_state(&evaluator, &quotas, &newest)?);
+            found.push((key, newest));
         }
         let write = QuotaWrite {
             evaluator: &evaluator,
@@ -191,7 +220,7 @@ impl RequestContext<'_> {
             new,
             old,
         };
-        let charged = match quota::check(write, &states, &[], gates) {
+        let charged = match quota::check(write, &states, limited, gates) {
             Ok(charged) => charged,
             Err(_) if !self.execution.quota.state.lock().is_current => {
                 return Err(self.execution.quota.require(Need::CurrentView));
@@ -204,17 +233,61 @@ impl RequestContext<'_> {
         if self.execution.quota.state.lock().turn.is_none() {
             return Err(self.execution.quota.require(Need::Turn));
         }
-        for ((key, revision), quota) in keys.into_iter().zip(charged) {
+        let written = (&*target.group, &*target.resource);
+        for (((key, newest), state), quota) in found.into_iter().zip(&states).zip(charged) {
             let Some(quota) = quota else { continue };
+            let mut verified = newest.verified;
+            if state.existing.is_some() {
+                verified.push((written.0.to_owned(), written.1.to_owned()));
+            }
             let value = object_codec::encode_for_storage(quota, &quotas)?;
-            self.execution.quota.state.lock().charged.push((key.clone(), value.clone()));
+            let charge = Charge { key: key.clone(), value: value.clone(), verified };
+            self.execution.quota.state.lock().charged.push(charge);
             let decision = WriteDecision::Put { value, ttl: None };
-            let name = quotas.storage_name();
-            let name = api::GroupResource { group: name.group.into(), resource: name.resource.into() };
-            let resource = Some(CompanionResource { name, prefix: quotas.cache.prefix().clone() });
-            let write = CompanionWrite { key, expected_revision: Some(revision), decision, resource };
-            self.execution.companions.add(write);
+            let (expected_revision, resource) =
+                (Some(Revision(newest.stored.revision)), Some(companion_resource(&quotas)));
+            self.execution.companions.add(CompanionWrite { key, expected_revision, decision, resource });
         }
+        Ok(())
+    }
+
+    /// A quota with what exists, unless its status is known to include that.
+    fn quota_state(
+        self,
+        evaluator: &Evaluator<'_>,
+        quotas: &Resource,
+        newest: &NewestQuota,
+    ) -> Result<QuotaState, Status> {
+        let target = self.target;
+        let quota = object_codec::decode_served(&newest.stored, quotas)?;
+        let is_verified =
+            newest.verified.iter().any(|(group, name)| *group == target.group && *name == target.resource);
+        let existing = match is_verified || evaluator.matching(&quota::limits(&quota)).is_empty() {
+            true => None,
+            false => Some(self.existing(evaluator, &quota, Revision(newest.stored.revision))?),
+        };
+        Ok(QuotaState { quota, existing })
+    }
+
+    /// Writes the namespace together with the spec of a quota, so that creates which were decided without it conflict.
+    fn announce_quota(self, new: &JsonObject, old: Option<&JsonObject>) -> Result<(), Status> {
+        let target = self.target;
+        let is_quota = target.group.is_empty() && target.resource == QUOTAS.resource && target.subresource.is_empty();
+        if !is_quota || old.is_some_and(|old| old.get("spec") == new.get("spec")) {
+            return Ok(());
+        }
+        let Some(namespaces) = self.server.resolve(NAMESPACES) else { return Ok(()) };
+        let key = Key::from([namespaces.cache.prefix().as_ref(), self.namespace().as_bytes()].concat());
+        let companions = &self.execution.companions;
+        let Some(FoundCompanion { entry, .. }) = companions.found(&key) else {
+            companions.request(key);
+            return Err(Status::service_unavailable("the namespace was not read").with_retry_after(1));
+        };
+        let missing = || Status::not_found(NAMESPACES.group_resource(), self.namespace());
+        let entry = entry.ok_or_else(missing)?;
+        let decision = WriteDecision::Put { value: entry.value, ttl: None };
+        let resource = Some(companion_resource(&namespaces));
+        companions.add(CompanionWrite { key, expected_revision: Some(entry.revision), decision, resource });
         Ok(())
     }
 
@@ -231,12 +304,14 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The quota of the cache, or the one that this server wrote later, whose status includes all that exists.
-    fn newest(self, key: &Key, cached: StoredObject) -> (StoredObject, bool) {
+    /// The newest state of a quota that this server knows: of the cache, or as this server wrote it later.
+    fn newest(self, key: &Key, cached: StoredObject) -> NewestQuota {
         let state = self.execution.quota.state.lock();
         match state.turn.as_ref().and_then(|turn| turn.get(key)) {
-            Some(own) if own.revision >= cached.revision => (own.clone(), true),
-            Some(_) | None => (cached, false),
+            Some(own) if own.stored.revision >= cached.revision => {
+                NewestQuota { stored: own.stored.clone(), verified: own.verified.clone() }
+            }
+            Some(_) | None => NewestQuota { stored: cached, verified: Vec::new() },
         }
     }
 
@@ -254,15 +329,18 @@ impl RequestContext<'_> {
         let gates = &self.server.feature_gates;
         let stored = entries(resource, self.namespace());
         if evaluator.only_counts() {
-            return Ok(evaluator.count(stored.len()));
+            return Ok(quota::count(evaluator, quota, stored.len()));
         }
         let decoded = stored.iter().map(|(_, stored)| object_codec::decode_served(stored, resource));
         let objects = decoded.collect::<Result<Vec<_>, _>>()?;
-        // Whether the grace period of a pod is over depends on the time: the controller counts those.
-        let is_ended =
-            |object: &JsonObject| object::unstructured::get(object, &["metadata", "deletionTimestamp"]).is_some();
-        Ok(quota::measure(evaluator, quota, &objects, gates, is_ended))
+        Ok(quota::measure(evaluator, quota, &objects, gates, super::current_time()))
     }
+}
+
+fn companion_resource(resource: &Resource) -> CompanionResource {
+    let name = resource.storage_name();
+    let name = api::GroupResource { group: name.group.into(), resource: name.resource.into() };
+    CompanionResource { name, prefix: resource.cache.prefix().clone() }
 }
 
 fn behind() -> Status {

@@ -5,8 +5,8 @@ use api::json::JsonObject;
 use edge::Response;
 use object::decode;
 
-use super::write::{ObjectWrite, RequestedState, with_warnings};
-use super::{BufferedRequest, RequestContext};
+use super::write::{ObjectWrite, RequestedState};
+use super::{BufferedRequest, RequestContext, with_warnings};
 use crate::built_in_types::CheckedObject;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
@@ -15,6 +15,7 @@ pub(super) async fn update(context: RequestContext<'_>, request: BufferedRequest
     context.check_path_names()?;
     let options = WriteOptions::from_request(&request)?;
     let CheckedObject { mut object, mut warnings } = context.decode_body(request)?;
+    context.execution.set_body_warnings(&warnings);
     let name = &*context.target.name;
     decode::ensure_namespace_matches(&mut object, context.namespace())
         .map_err(|rejection| context.rejection_status(rejection, name))?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use api::{GroupVersionResource, Status};
 use bytes::Bytes;
 use edge::{Body, Response};
+use futures_util::FutureExt as _;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
 use registry::read::{CATCH_UP_TIMEOUT, ReadConsistency};
@@ -28,8 +29,7 @@ use crate::{error_status, json_response, object_codec};
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Initial events that are read ahead if a webhook converts them, so that one call converts many.
 const INITIAL_BATCH_MAX: usize = 100;
-/// The upper bound on the duration of a watch. It keeps a huge `timeoutSeconds` or `--min-request-timeout` from
-/// overflowing the clock.
+/// Keeps a huge `timeoutSeconds` or `--min-request-timeout` from overflowing the clock.
 const WATCH_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
 pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
@@ -75,7 +75,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         deadline,
         is_ended: false,
-        ends_after_changes: false,
+        view_ended_at: None,
         custom_view,
         stop_token: context.server.stream_stop.clone(),
     };
@@ -89,7 +89,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
             Status::too_many_requests(reason, 1)
         })?;
     }
-    events.is_ended = events.ends_after_changes;
+    events.is_ended = events.view_ended_at.is_some();
     let lines = futures_util::stream::unfold(events, |mut events| async move {
         let line = events.next_chunk().await?;
         Some((line, events))
@@ -209,14 +209,14 @@ struct WatchStream {
     next_bookmark: Instant,
     deadline: Instant,
     is_ended: bool,
-    /// True if the watch ends once `changes` are sent.
-    ends_after_changes: bool,
+    /// Set once what the watch shows has ended: the watch ends after the changes up to this revision.
+    view_ended_at: Option<Revision>,
     /// `None` for built-in resources.
     custom_view: Option<CustomView>,
     stop_token: CancellationToken,
 }
 
-/// What a watch of a custom resource shows. An edit of the definition that changes it ends the watch.
+/// What a watch of a custom resource shows, until an edit of the definition changes it.
 struct CustomView {
     name: GroupVersionResource,
     definitions: LiveDefinitions,
@@ -256,8 +256,8 @@ impl WatchStream {
                 if change.key.starts_with(&self.key_prefix) {
                     self.queue_change(&change).await;
                 }
-            } else if self.ends_after_changes {
-                self.is_ended = true;
+            } else if let Some(ended_at) = self.view_ended_at {
+                self.read_last_changes(ended_at);
             } else {
                 self.wait_for_changes().await;
             }
@@ -278,10 +278,23 @@ impl WatchStream {
         let ended_at = custom.view.ended_at().unwrap_or_default();
         let changes = std::mem::take(&mut self.changes);
         self.changes = changes.filter(|change| change.revision <= ended_at).collect::<Vec<_>>().into_iter();
-        self.ends_after_changes = true;
+        self.view_ended_at = Some(ended_at);
     }
 
-    /// Waits for changes, the next bookmark, the end of what the watch shows, the deadline or the server's shutdown.
+    /// Reads the next changes before the edit that ended what the watch shows, or ends the watch. All of them are in the
+    /// history, which has changes in the order of revisions.
+    fn read_last_changes(&mut self, ended_at: Revision) {
+        match self.watcher.next_changes().now_or_never() {
+            Some(Ok(mut changes)) => {
+                changes.retain(|change| change.revision <= ended_at);
+                (self.is_ended, self.changes) = (changes.is_empty(), changes.into_iter());
+            }
+            Some(Err(too_slow)) => self.end_expired(too_slow),
+            None => self.is_ended = true,
+        }
+    }
+
+    /// Waits for changes, the next bookmark, or one of the ends of the watch.
     async fn wait_for_changes(&mut self) {
         let view_end = async {
             match &self.custom_view {

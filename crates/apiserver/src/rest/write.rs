@@ -19,7 +19,6 @@ use api::Status;
 use api::json::JsonObject;
 use api::time::Time;
 use edge::Response;
-pub(crate) use edge::error_response::with_warnings;
 use http::StatusCode;
 use managedfields::FieldManager;
 use object::StoredObject;
@@ -192,6 +191,11 @@ impl<'a> ObjectWrite<'a> {
 
     fn decide_create(&self, requested: RequestedState) -> Result<WriteDecision, Status> {
         let (mut new, is_recorded) = requested.into_parts();
+        // Refused last, where kube-apiserver writes: a dry run does not write, and an apply drops the revision.
+        let revision_check = match is_recorded || self.options.is_dry_run {
+            true => Ok(()),
+            false => object::metadata::reject_resource_version(&new),
+        };
         self.complete_new(&mut new);
         if !is_recorded {
             self.record_fields(None, &mut new)?;
@@ -202,6 +206,7 @@ impl<'a> ObjectWrite<'a> {
         self.validate_create(&new)?;
         self.context.authorize_create()?;
         self.check_admission(None, &mut new)?;
+        revision_check.map_err(|rejection| self.rejection_of_new(rejection, &new))?;
         self.put(new)
     }
 

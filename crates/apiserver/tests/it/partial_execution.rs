@@ -153,7 +153,7 @@ impl AccessControl for AllowAllAccessControl {
         Ok(caller)
     }
 
-    fn authorize(&self, _: &AuthenticatedCaller, _: &Target<'_>, _: &RequestRecord) -> Result<(), Error> {
+    async fn authorize(&self, _: &AuthenticatedCaller, _: &Target<'_>, _: &RequestRecord) -> Result<(), Error> {
         Ok(())
     }
 
@@ -229,9 +229,10 @@ impl FailingServer {
             feature_gates,
             admission,
             webhooks: WebhookConfig { url_dialer: Dialer::direct(), routing: ServiceRouting::ClusterIp },
+            extensions: None,
             metrics: prometheus::Registry::new(),
         };
-        let (local, _definitions) = ApiServer::new(
+        let (local, _definitions, _extension_apis) = ApiServer::new(
             registry,
             served_resources,
             PREFIX,

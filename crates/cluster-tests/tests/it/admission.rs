@@ -1,5 +1,6 @@
 //! Admission: webhooks over real TLS, and built-in plugins.
 
+mod configuration;
 mod plugins;
 mod policies;
 pub(crate) mod policy_cases;

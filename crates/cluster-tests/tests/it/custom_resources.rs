@@ -11,6 +11,7 @@ mod many_definitions;
 mod names;
 mod objects;
 mod openapi;
+mod recorded;
 pub(crate) mod responses;
 mod storage_version_change;
 mod storage_versions;

@@ -10,6 +10,7 @@ mod controllers;
 mod custom_resource;
 mod custom_resources;
 mod docs;
+mod extension_server;
 mod gateway;
 mod inventory;
 mod kubectl;

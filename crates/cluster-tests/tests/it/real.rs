@@ -1,5 +1,6 @@
 //! Tests beside a real kube-apiserver. They run with `cargo xtask real` alone, and fail without `KUBEBUILDER_ASSETS`.
 
+mod aggregation;
 mod apply;
 mod conversion;
 mod custom_responses;

@@ -15,6 +15,7 @@ pub(crate) mod target;
 
 use std::collections::BTreeMap;
 
+use cluster_tests::Client;
 use cluster_tests::tools::optional_text;
 
 use crate::{block_on, start_on_sqlite};
@@ -49,33 +50,35 @@ fn recorded_validation_is_replayed_with_known_differences_alone() {
 }
 
 /// Sends the recorded cases of a release to ours; what differs from the lists.
-#[expect(clippy::print_stdout, reason = "the size of the replay belongs to its output")]
 fn replay(release: &str) -> Vec<String> {
-    let (recordings, kinds) = (Recordings::of_release(release), load_kinds());
+    let folder = tempfile::tempdir().unwrap();
+    let release_flag = format!("--emulated-version={release}");
+    let server = start_on_sqlite(folder.path(), &[&release_flag, ALL_APIS, SERVICE_RANGE, PLUGINS]);
+    block_on(replay_on(server.admin(), release, &Recordings::of_release(release), &load_kinds()))
+}
+
+/// Sends recorded cases to a server; what differs from the lists.
+#[expect(clippy::print_stdout, reason = "the size of the replay belongs to its output")]
+pub(crate) async fn replay_on(client: Client, name: &str, recordings: &Recordings, kinds: &[Kind]) -> Vec<String> {
     let mut cases: Vec<(&Kind, Case)> = Vec::new();
     let mut recorded = Vec::new();
-    for kind in &kinds {
+    for kind in kinds {
         for (case, outcome) in recordings.read_outcomes(kind) {
             cases.push((kind, case));
             recorded.push(outcome);
         }
     }
-    let folder = tempfile::tempdir().unwrap();
-    let release_flag = format!("--emulated-version={release}");
-    let server = start_on_sqlite(folder.path(), &[&release_flag, ALL_APIS, SERVICE_RANGE, PLUGINS]);
-    let outcomes = block_on(async {
-        let target = Target::discover(server.admin()).await;
-        let (outcomes, _) = target.run_all(&kinds.iter().collect::<Vec<_>>(), &cases).await;
-        outcomes.into_iter().map(Outcome::cut).collect::<Vec<_>>()
-    });
+    let target = Target::discover(client).await;
+    let (outcomes, _) = target.run_all(&kinds.iter().collect::<Vec<_>>(), &cases).await;
+    let outcomes: Vec<_> = outcomes.into_iter().map(Outcome::cut).collect();
     let mut found: BTreeMap<String, KnownDifferences> = BTreeMap::new();
     for (((kind, case), ours), real) in cases.iter().zip(&outcomes).zip(&recorded) {
         if let Some(difference) = ours.difference_from(real) {
             found.entry(kind.file_stem()).or_default().insert(case.to_string(), difference);
         }
     }
-    let failures = check_lists(&recordings, &kinds, &found);
-    println!("{release}: {} cases, {} differ", cases.len(), found.values().map(BTreeMap::len).sum::<usize>());
+    let failures = check_lists(recordings, kinds, &found);
+    println!("{name}: {} cases, {} differ", cases.len(), found.values().map(BTreeMap::len).sum::<usize>());
     let all = cases.iter().zip(&outcomes).zip(&recorded);
     let failed = all.filter(|(((kind, case), _), _)| failures.contains(&(kind.file_stem(), case.to_string())));
     let detail = |(((kind, case), ours), real): ((&(&Kind, Case), &Outcome), &Outcome)| {
@@ -83,16 +86,16 @@ fn replay(release: &str) -> Vec<String> {
     };
     let mut shown: Vec<String> = failed.take(SHOWN_MAX).map(detail).collect();
     if !failures.is_empty() {
-        shown.insert(0, explain(release, failures.len()));
+        shown.insert(0, explain(name, failures.len()));
     }
     shown
 }
 
-fn explain(release: &str, count: usize) -> String {
+fn explain(name: &str, count: usize) -> String {
     format!(
-        "{release}: {count} cases are not as listed in tests/data/validation/{release}/known-differences. A case that differs \
+        "{name}: {count} cases are not as listed in known-differences. A case that differs \
          and is not listed must be mended. If listed cases agree now, which is welcome, shorten the lists with \
-         {SHRINK_VARIABLE}=1 cargo xtask test -- -p cluster-tests recorded_validation"
+         {SHRINK_VARIABLE}=1 cargo xtask test -- -p cluster-tests recorded_"
     )
 }
 

@@ -42,7 +42,8 @@ fn create(body: &Value) -> Result<FakeStorage, Rejection> {
     decode::ensure_namespace_matches(&mut object, "default")?;
     metadata::dedup_owner_references(&mut object);
     let stamp = CreateContext { now: time("2026-01-01T00:00:00Z"), uid: "u-1", random: 42 };
-    metadata::prepare_create(&mut object, &RULES, &stamp)?;
+    metadata::reject_resource_version(&object)?;
+    metadata::prepare_create(&mut object, &RULES, &stamp);
     Rejection::ensure_no_errors(validate::validate_metadata(&object, &RULES))?;
     Ok(FakeStorage { object, revision: 1 })
 }

@@ -92,6 +92,7 @@ fn config(dir: &Path, release: Release) -> Config {
         limits: RequestLimits { reads: 0, writes: 0, request_timeout: Duration::from_secs(60) },
         watch_seconds_min: 60,
         service_routing: server::ServiceRouting::default(),
+        forwarded_redirects: server::ForwardedRedirects::Rejected,
         shutdown_delay: Duration::ZERO,
     }
 }

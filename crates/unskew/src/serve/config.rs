@@ -11,8 +11,9 @@ use edge::audit::Policy;
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use object::decode::{self, BodyEncoding};
-use server::{AuditConfig, Config, ControllerConfig, ServiceRouting, StorageConfig};
+use server::{AuditConfig, Config, ControllerConfig, ForwardedRedirects, ServiceRouting, StorageConfig};
 
+use super::admission_file::read_plugin_configuration;
 use super::authentication::parse_authentication;
 use super::peers::parse_peers;
 use crate::flags::{FlagError, FlagValues};
@@ -74,6 +75,10 @@ impl ServeInvocation {
             gates,
             admission,
             watch_seconds_min: flags.parse_value("min-request-timeout", str::parse)?,
+            forwarded_redirects: match flags.is_true("aggregator-reject-forwarding-redirect") {
+                true => ForwardedRedirects::Rejected,
+                false => ForwardedRedirects::PassedOn,
+            },
             service_routing: match flags.is_true("enable-aggregator-routing") {
                 true => ServiceRouting::Endpoints,
                 false => ServiceRouting::ClusterIp,
@@ -131,11 +136,14 @@ fn parse_admission(
         let names = plugins.not_built().join(", ");
         notices.push(format!("admission plugins that this server does not have do not run: {names}"));
     }
+    let (configuration, [mutating_credentials, validating_credentials]) = read_plugin_configuration(flags)?;
     let settings = Settings {
+        pod_security: configuration.pod_security,
         not_ready_toleration_seconds: flags.parse_value("default-not-ready-toleration-seconds", str::parse)?,
         unreachable_toleration_seconds: flags.parse_value("default-unreachable-toleration-seconds", str::parse)?,
     };
-    Ok(server::AdmissionConfig { plugins, settings })
+    let limited_resources = configuration.limited_resources;
+    Ok(server::AdmissionConfig { plugins, settings, limited_resources, mutating_credentials, validating_credentials })
 }
 
 fn parse_storage(flags: &FlagValues) -> StorageConfig {

@@ -157,6 +157,12 @@ pub(crate) static FLAGS: &[Flag] = &[
         "Admission plugins that do not run although the release runs them by default.",
     ),
     flag(
+        "admission-control-config-file",
+        FlagKind::Text,
+        "",
+        "File with an AdmissionConfiguration: configuration of PodSecurity, ResourceQuota and the webhook plugins.",
+    ),
+    flag(
         "default-not-ready-toleration-seconds",
         FlagKind::Text,
         "300",
@@ -228,7 +234,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         "enable-aggregator-routing",
         FlagKind::Bool,
         "false",
-        "Reach webhooks of services by an endpoint that is ready instead of by the cluster IP.",
+        "Reach webhooks and extension API servers by an endpoint that is ready instead of by the cluster IP.",
+    ),
+    flag(
+        "aggregator-reject-forwarding-redirect",
+        FlagKind::Bool,
+        "true",
+        "Respond 502 to clients instead of passing on a redirect of an extension API server.",
     ),
     flag(
         "merge-discovery",
@@ -285,7 +297,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     common::VERBOSITY,
     // Flags of kube-apiserver that have no effect: accepted, so that its command lines start this server.
     ignored_bool_flag("allow-privileged"),
-    ignored_bool_flag("aggregator-reject-forwarding-redirect"),
     ignored_flag("apiserver-count"),
     ignored_flag("audit-log-format"),
     ignored_flag("audit-log-maxage"),
@@ -328,7 +339,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_bool_flag("watch-cache"),
     ignored_flag("watch-cache-sizes"),
     // Flags of kube-apiserver with a meaning for security or for where data is kept, which this server does not have.
-    unsupported_flag("admission-control-config-file"),
     unsupported_flag("audit-webhook-config-file"),
     unsupported_flag("authentication-config"),
     unsupported_flag("authentication-token-webhook-cache-ttl"),

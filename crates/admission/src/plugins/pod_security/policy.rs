@@ -7,7 +7,7 @@ use api::json::JsonObject;
 use object::unstructured::nested_object;
 use serde_json::Value;
 
-const PREFIX: &str = "pod-security.kubernetes.io/";
+pub(super) const PREFIX: &str = "pod-security.kubernetes.io/";
 
 /// How much a pod may do; later ones allow less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,9 +42,9 @@ pub(super) struct Policy {
 const PRIVILEGED: LevelVersion = LevelVersion { level: Level::Privileged, version: PolicyVersion::Latest };
 
 impl Policy {
-    /// The policy of a namespace. A level that cannot be read enforces the strictest one, and neither audits nor warns.
-    pub(super) fn of_namespace(namespace: &JsonObject) -> (Self, Vec<FieldError>) {
-        let mut policy = Self { enforce: PRIVILEGED, audit: PRIVILEGED, warn: PRIVILEGED };
+    /// The policy of a namespace: `defaults` where it has no label. A level that cannot be read enforces the strictest one, and neither audits nor warns.
+    pub(super) fn of_namespace(namespace: &JsonObject, defaults: Self) -> (Self, Vec<FieldError>) {
+        let mut policy = defaults;
         let labels = nested_object(namespace, &["metadata", "labels"]);
         let label = |name: &str| labels?.get(&format!("{PREFIX}{name}")).and_then(Value::as_str);
         let mut errors = Vec::new();
@@ -81,13 +81,25 @@ impl Policy {
         (policy, errors)
     }
 
+    /// True if both mean the same; the version of the level privileged means nothing.
+    pub(super) fn is_equivalent(&self, other: &Self) -> bool {
+        let pairs = [(self.enforce, other.enforce), (self.audit, other.audit), (self.warn, other.warn)];
+        pairs.iter().all(|(own, other)| own == other || [own, other].iter().all(|it| it.level == Level::Privileged))
+    }
+
     pub(super) fn is_privileged(&self) -> bool {
         [self.enforce, self.audit, self.warn].iter().all(|mode| mode.level == Level::Privileged)
     }
 }
 
+impl Default for Policy {
+    fn default() -> Self {
+        Self { enforce: PRIVILEGED, audit: PRIVILEGED, warn: PRIVILEGED }
+    }
+}
+
 impl Level {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
             "privileged" => Some(Self::Privileged),
             "baseline" => Some(Self::Baseline),
@@ -98,7 +110,7 @@ impl Level {
 }
 
 impl PolicyVersion {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "latest" {
             return Some(Self::Latest);
         }

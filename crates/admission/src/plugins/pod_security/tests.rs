@@ -29,7 +29,7 @@ fn violations_equal_those_of_kubernetes() {
                     "pod-security.kubernetes.io/enforce": level,
                     "pod-security.kubernetes.io/enforce-version": version,
                 }}});
-                let (policy, errors) = Policy::of_namespace(labels.as_object().unwrap());
+                let (policy, errors) = Policy::of_namespace(labels.as_object().unwrap(), Policy::default());
                 assert_eq!(errors, []);
                 assert_eq!(policy.enforce.to_string(), format!("{level}:{version}"));
                 let found = violations(view_of(Some(pod)).unwrap(), policy.enforce, RELEASE);

@@ -50,7 +50,10 @@ fn client_configuration_names_service_or_url() {
     let service = json!({"service": {"namespace": "n", "name": "s", "path": "/p"}, "caBundle": "eA=="});
     let (namespace, name, path) = ("n".to_owned(), "s".to_owned(), "/p".to_owned());
     let endpoint = Endpoint::Service { namespace, name, port: 443, path };
-    assert_eq!(client_config(&service), ClientConfig { endpoint, ca_bundle: b"x".to_vec() });
+    assert_eq!(client_config(&service), ClientConfig { endpoint, ca_bundle: b"x".to_vec(), credentials: None });
     let url = client_config(&json!({"url": "https://a/b", "service": null}));
-    assert_eq!(url, ClientConfig { endpoint: Endpoint::Url("https://a/b".to_owned()), ca_bundle: Vec::new() });
+    assert_eq!(
+        url,
+        ClientConfig { endpoint: Endpoint::Url("https://a/b".to_owned()), ca_bundle: Vec::new(), credentials: None }
+    );
 }

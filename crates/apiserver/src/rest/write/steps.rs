@@ -38,8 +38,7 @@ impl ObjectWrite<'_> {
         built_in_types::drop_disabled_fields(None, object, &context.server.feature_gates, kind);
         let status = if strategy.keeps_status_on_create { object.remove("status") } else { None };
         let create_context = CreateContext { now: self.now, uid: &self.uid, random: self.random };
-        metadata::prepare_create(object, rules, &create_context)
-            .map_err(|rejection| self.rejection_of_new(rejection, object))?;
+        metadata::prepare_create(object, rules, &create_context);
         object.extend(status.map(|status| ("status".to_owned(), status)));
         (strategy.prepare_for_create)(&context.caller.user, object)
             .map_err(|rejection| self.rejection_of_new(rejection, object))?;
@@ -70,7 +69,7 @@ impl ObjectWrite<'_> {
         error_status::status_for_rejection(rejection, StatusContext { kind, ..status_context })
     }
 
-    fn rejection_of_new(&self, rejection: Rejection, object: &JsonObject) -> Status {
+    pub(super) fn rejection_of_new(&self, rejection: Rejection, object: &JsonObject) -> Status {
         self.context.rejection_status(rejection, metadata_string(object, "name"))
     }
 

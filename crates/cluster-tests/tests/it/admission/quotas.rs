@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::{block_on, for_each_store, start_on_sqlite};
+use crate::custom_resource::{CARTS_PATH, CRD_PATH, carts_crd};
+use crate::{block_on, for_each_store, for_each_store_async, start_on_sqlite};
 
 const WRITERS: usize = 64;
 const LIMIT: usize = 100;
@@ -88,6 +89,62 @@ fn quota_is_exact_after_a_server_is_killed() {
             futures_util::future::join(writers, killing).await;
             check_exact(&clients[0]).await;
         });
+    });
+}
+
+#[test]
+fn new_quota_counts_at_once_on_every_server() {
+    ControlPlane::for_each_store(|mut plane| {
+        for name in ["a", "b"] {
+            plane.start(name, &[]);
+        }
+        let [first, second] = ["a", "b"].map(|name| plane.admin(name));
+        block_on(async {
+            for round in 0..20 {
+                let name = format!("n-{round}");
+                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+                assert_eq!(first.create("/api/v1/namespaces", &namespace).await.status, 201);
+                let path = |resource: &str| format!("/api/v1/namespaces/{name}/{resource}");
+                // The second server has the namespace in its cache before there is a quota.
+                assert_eq!(second.create(&path("secrets"), &secret("before")).await.status, 201);
+                let created = first.create(&path("resourcequotas"), &quota(&json!({"secrets": "1"}))).await;
+                assert_eq!(created.status, 201, "{}", created.summary());
+                let refused = second.create(&path("secrets"), &secret("after")).await;
+                assert_eq!(refused.status, 403, "round {round}: {}", refused.summary());
+                let mut raised = quota(&json!({"secrets": "9", "configmaps": "0"}));
+                raised["metadata"]["resourceVersion"] = created.json()["metadata"]["resourceVersion"].clone();
+                let updated = first.update(&format!("{}/q", path("resourcequotas")), &raised).await;
+                assert_eq!(updated.status, 200, "{}", updated.summary());
+                let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+                let refused = second.create(&path("configmaps"), &config_map).await;
+                assert_eq!(refused.status, 403, "round {round}: {}", refused.summary());
+            }
+        });
+    });
+}
+
+#[test]
+fn each_resource_of_a_quota_is_counted_before_its_first_charge() {
+    for_each_store_async(async |client| {
+        assert_eq!(client.create(CRD_PATH, &carts_crd()).await.status, 201);
+        let cart =
+            |name: &str| json!({"apiVersion": "shop.example.com/v1", "kind": "Cart", "metadata": {"name": name}});
+        let created = client.create(CARTS_PATH, &cart("before")).await;
+        assert_eq!(created.status, 201, "{}", created.summary());
+        assert_eq!(client.create(SECRETS, &secret("before")).await.status, 201);
+        let limits = json!({"count/carts.shop.example.com": "2", "secrets": "2"});
+        assert_eq!(client.create(QUOTAS, &quota(&limits)).await.status, 201);
+        // No controller runs: the server counts what exists, per resource.
+        assert_eq!(client.create(SECRETS, &secret("second")).await.status, 201);
+        assert_eq!(client.create(CARTS_PATH, &cart("second")).await.status, 201);
+        let refused = client.create(CARTS_PATH, &cart("third")).await.summary();
+        assert_eq!(
+            refused,
+            "403 carts.shop.example.com \"third\" is forbidden: exceeded quota: q, requested: count/carts.shop.example.com=1, used: count/carts.shop.example.com=2, limited: count/carts.shop.example.com=2"
+        );
+        assert_eq!(client.create(SECRETS, &secret("third")).await.status, 403);
+        let status = client.get(&format!("{QUOTAS}/q")).await.json()["status"].clone();
+        assert_eq!(status, json!({"hard": limits, "used": limits}));
     });
 }
 

@@ -13,24 +13,27 @@ use crate::custom_resource::{CARTS_PATH, CRD_PATH, carts_crd};
 use crate::{CONFIG_MAPS_PATH, block_on, config_map, for_each_store_async};
 
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+pub(super) const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
 /// Webhook servers with certificates of a CA of their own.
-struct WebhookServers {
+pub(super) struct WebhookServers {
     folder: tempfile::TempDir,
     tasks: Tasks,
     certificates: TestCertificates,
 }
 
 impl WebhookServers {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let certificates = TestCertificates::new(folder.path());
         Self { folder, tasks: Tasks::new(), certificates }
     }
 
     /// A webhook that answers each review's request.
-    async fn start(&self, respond: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static) -> ScriptedPeer {
+    pub(super) async fn start(
+        &self,
+        respond: impl Fn(&Value) -> Value + Clone + Send + Sync + 'static,
+    ) -> ScriptedPeer {
         let tls = self.certificates.server_config_named("localhost");
         ScriptedPeer::start_responder(tls, &self.tasks, move |received| {
             let review: Value = serde_json::from_str(&received.body).unwrap();
@@ -45,7 +48,7 @@ impl WebhookServers {
     }
 
     /// Registers a webhook for all operations on a resource of any group.
-    async fn register(&self, client: &Client, path: &str, name: &str, peer: &ScriptedPeer, more: &Value) {
+    pub(super) async fn register(&self, client: &Client, path: &str, name: &str, peer: &ScriptedPeer, more: &Value) {
         let resources = if name.starts_with("carts") { "carts" } else { "configmaps" };
         let mut webhook = json!({
             "name": format!("{name}.example.com"),

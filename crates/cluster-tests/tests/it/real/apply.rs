@@ -22,11 +22,11 @@ use futures_util::StreamExt as _;
 use crate::apply::corpus::{CorpusKind, corpus};
 use crate::apply::recording::{RECORDED_SEQUENCES, Recording};
 use crate::apply::sequence::{Step, StepResult, describe, differences, generate, run};
-use crate::apply::{create_widgets, deviation};
+use crate::apply::{create_widgets, deviations};
 use crate::block_on;
 
 const SEQUENCES: u64 = 10_000;
-const CONCURRENT_SEQUENCES: usize = 8;
+const CONCURRENT_SEQUENCES: usize = 24;
 /// Admission plugins that change objects: ours has none of them.
 const DISABLED_PLUGINS: &str = "--disable-admission-plugins=ServiceAccount,DefaultTolerationSeconds,Priority,TaintNodesByCondition,DefaultStorageClass,StorageObjectInUseProtection,RuntimeClass,DefaultIngressClass,PodTopologyLabels";
 
@@ -96,9 +96,7 @@ fn report(comparisons: &[Comparison<'_>]) -> usize {
     let (mut details, mut unexplained, mut steps) = (String::new(), 0, 0);
     for one in comparisons {
         steps += one.steps.len();
-        // A deviation stays visible in later steps, where the same rule has to explain it.
-        let differing = (0..one.steps.len()).filter(|at| one.ours[*at] != one.real[*at]);
-        let rules: Vec<_> = differing.map(|at| (at, deviation(&one.ours[at], &one.real[at]))).collect();
+        let rules = deviations(&one.ours, &one.real);
         for (_, rule) in &rules {
             *by_rule.entry((one.kind.kind, rule.unwrap_or("unexplained"))).or_default() += 1;
         }

@@ -63,7 +63,7 @@ fn validation_agrees_with_kube_apiserver() {
     assert!(comparisons.iter().any(|one| matches!(one.real, Outcome::Refused { .. })), "nothing was refused");
 }
 
-fn is_recording() -> bool {
+pub(super) fn is_recording() -> bool {
     optional_text("UNSKEW_REAL_RECORD").is_some()
 }
 
@@ -158,7 +158,7 @@ pub(super) fn write_differences(comparisons: &[Comparison<'_>]) {
     println!("differences are in {}", folder.display());
 }
 
-fn record(recordings: &Recordings, comparisons: &[Comparison<'_>]) {
+pub(super) fn record(recordings: &Recordings, comparisons: &[Comparison<'_>]) {
     let mut kinds: BTreeMap<String, Vec<&Comparison<'_>>> = BTreeMap::new();
     for one in comparisons {
         kinds.entry(one.kind.file_stem()).or_default().push(one);

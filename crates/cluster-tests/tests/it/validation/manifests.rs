@@ -61,6 +61,11 @@ pub(crate) fn data_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/validation")
 }
 
+/// `definitions.json` and `objects.json` have definitions in the manner of popular projects, and objects of them.
+pub(crate) fn definitions_folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/definitions")
+}
+
 /// All kinds, sorted by API version and kind.
 pub(crate) fn load_kinds() -> Vec<Kind> {
     let mut files: Vec<PathBuf> =

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::manifests::{Kind, data_folder};
+use super::manifests::{Kind, data_folder, definitions_folder};
 use super::mutation::Case;
 use super::outcome::{Difference, Outcome};
 
-/// The files of one release.
+/// The files of one release, or of custom resources.
 pub(crate) struct Recordings {
     folder: PathBuf,
 }
@@ -31,6 +31,11 @@ impl Recordings {
 
     pub(crate) fn of_release(release: &str) -> Self {
         Self { folder: data_folder().join(release) }
+    }
+
+    /// The files of custom resources, in the folder of their definitions.
+    pub(crate) fn of_definitions() -> Self {
+        Self { folder: definitions_folder() }
     }
 
     /// The recorded outcomes of a kind; empty if it was not recorded.
