@@ -7,6 +7,7 @@
 
 pub mod access_control;
 mod admission;
+mod allocation;
 mod api_services;
 pub mod bootstrap;
 mod bound_objects;
@@ -51,6 +52,7 @@ use transport::peer::Dialer;
 use webhook::{Dialers, WebhookClient};
 
 pub use crate::admission::AdmissionConfig;
+pub use allocation::{ServiceAllocationController, ServiceRanges};
 pub use api_services::ApiServiceController;
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
@@ -61,6 +63,7 @@ pub use webhook::WebhookCredentials;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::admission::{AdmissionControl, AdmissionGuard};
+use crate::allocation::ServiceAllocation;
 use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
@@ -81,6 +84,7 @@ pub struct ApiServer {
     definitions: LiveDefinitions,
     admission: AdmissionControl,
     quota_turns: rest::quota::QuotaTurns,
+    allocation: ServiceAllocation,
     converter: Arc<Converter>,
     extension_apis: LiveExtensionApis,
     shared_resources: Arc<SharedPublisher>,
@@ -107,6 +111,8 @@ pub struct Config {
     pub feature_gates: FeatureGates,
     /// The admission plugins.
     pub admission: AdmissionConfig,
+    /// The ranges from which services get addresses and ports.
+    pub service_ranges: ServiceRanges,
     /// How webhooks are reached.
     pub webhooks: WebhookConfig,
     /// How extension API servers are reached; `None`: they are not, and their group-versions are unavailable.
@@ -124,14 +130,18 @@ pub struct WebhookConfig {
     pub routing: ServiceRouting,
 }
 
-/// Returns the key prefixes of all stored resources below the storage prefix. The watch cache must hold all of them.
+/// Returns the key prefixes of all stored resources and of allocations below the storage prefix. The watch cache must hold all of them.
 pub fn resource_prefixes(served_resources: &ServedResources, prefix: &str) -> Vec<(Key, ValueFormat)> {
     let key = |part: &str| Key::from(format!("{prefix}/{part}/"));
-    served_resources
-        .stored_resources()
-        .iter()
-        .map(|stored_resource| (key(stored_resource.key_prefix), ValueFormat::Objects))
-        .collect()
+    let stored = served_resources.stored_resources().iter();
+    let mut prefixes: Vec<_> =
+        stored.map(|stored_resource| (key(stored_resource.key_prefix), ValueFormat::Objects)).collect();
+    for record in allocation::record_prefixes(prefix) {
+        if prefixes.iter().all(|(key, _)| *key != record.0) {
+            prefixes.push(record);
+        }
+    }
+    prefixes
 }
 
 /// Returns the resources and subresources that discovery lists, as in every server of the release, but this server does
@@ -196,6 +206,9 @@ impl ApiServer {
             shared.clone(),
             ExtensionMetrics::new(&config.metrics),
         );
+        let resolve = |name: GroupVersionResource<&'static str>| resources.get(&name).cloned();
+        let allocation =
+            ServiceAllocation::new(&registry, prefix, &config.service_ranges, &config.feature_gates, resolve);
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
         let server = Self {
@@ -207,6 +220,7 @@ impl ApiServer {
             definitions,
             admission,
             quota_turns: rest::quota::QuotaTurns::default(),
+            allocation,
             converter: Converter::new(client, &config.metrics),
             extension_apis,
             shared_resources: shared,

@@ -17,16 +17,19 @@ pub enum Controller {
     ResourceQuota,
     /// Type-checks validating admission policies.
     PolicyStatus,
+    /// Executes StorageVersionMigrations.
+    StorageVersionMigrator,
 }
 
 impl Controller {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Namespace,
         Self::GarbageCollector,
         Self::ServiceAccount,
         Self::RootCaPublisher,
         Self::ResourceQuota,
         Self::PolicyStatus,
+        Self::StorageVersionMigrator,
     ];
 
     /// kube-controller-manager's name of the controller, and its older alias.
@@ -38,6 +41,7 @@ impl Controller {
             Self::RootCaPublisher => ["root-ca-certificate-publisher-controller", "root-ca-cert-publisher"],
             Self::ResourceQuota => ["resourcequota-controller", "resourcequota"],
             Self::PolicyStatus => ["validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"],
+            Self::StorageVersionMigrator => ["storage-version-migrator-controller", "svm"],
         }
     }
 
@@ -107,12 +111,18 @@ mod tests {
 
     #[test]
     fn parse_selects_controllers_by_name_and_star() {
-        use Controller::{GarbageCollector, Namespace, PolicyStatus, ResourceQuota, RootCaPublisher, ServiceAccount};
+        use Controller::{
+            GarbageCollector, Namespace, PolicyStatus, ResourceQuota, RootCaPublisher, ServiceAccount,
+            StorageVersionMigrator,
+        };
         check("*", &Controller::ALL);
         check("", &[]);
-        check("*,-namespace", &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota, PolicyStatus]);
         check(
-            "-garbage-collector-controller,*",
+            "*,-namespace",
+            &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota, PolicyStatus, StorageVersionMigrator],
+        );
+        check(
+            "-garbage-collector-controller,*,-svm",
             &[Namespace, ServiceAccount, RootCaPublisher, ResourceQuota, PolicyStatus],
         );
         check("namespace-controller,garbagecollector", &[Namespace, GarbageCollector]);

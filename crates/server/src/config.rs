@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Authorizer;
-use apiserver::{ForwardedRedirects, ServiceRouting};
+use apiserver::{ForwardedRedirects, ServiceRanges, ServiceRouting};
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, ServedResources};
 use transport::TlsPolicy;
@@ -51,8 +51,8 @@ pub struct Config {
     pub controllers: ControllerConfig,
     /// The resources of the emulated release.
     pub served_resources: Arc<ServedResources>,
-    /// The address of the service `kubernetes`; `None`: there is no such service.
-    pub kubernetes_service_ip: Option<IpAddr>,
+    /// `--service-cluster-ip-range` and `--service-node-port-range`.
+    pub service_ranges: ServiceRanges,
     /// `--feature-gates`.
     pub gates: FeatureGates,
     /// The admission plugins.
@@ -93,6 +93,7 @@ impl Config {
             watch_seconds_min: self.watch_seconds_min,
             feature_gates: self.gates.clone(),
             admission: self.admission.clone(),
+            service_ranges: self.service_ranges.clone(),
             webhooks,
             extensions,
             metrics: metrics.clone(),

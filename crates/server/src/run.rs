@@ -10,7 +10,7 @@ use apiserver::access_control::{AccessRules, RbacAccessControl};
 use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
-use apiserver::{ApiServer, ApiServiceController, WebhookConfig, bootstrap};
+use apiserver::{ApiServer, ApiServiceController, ServiceAllocationController, WebhookConfig, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
@@ -76,12 +76,9 @@ impl Server {
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
-        let controllers = controllers::start(&config, tokens, listens, &trust, &started, &metrics, &tasks)?;
-        let settings = bootstrap::BootstrapConfig {
-            address,
-            service_ip: config.kubernetes_service_ip,
-            cluster_authentication: trust.published_authorities,
-        };
+        let ports = controllers::ControllerPorts { tokens, store: store.store() };
+        let controllers = controllers::start(&config, ports, listens, &trust, &started, &metrics, &tasks)?;
+        let settings = bootstrap::BootstrapConfig { address, cluster_authentication: trust.published_authorities };
         let permitted = storageversion::wait_until_published(versions.as_ref());
         let putting =
             bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
@@ -240,6 +237,8 @@ impl ServerCore {
         tasks.spawn("extension-apis", |stop| extension_apis.run(stop));
         let definition_controller = DefinitionController::new(server.clone(), &config.prefix);
         tasks.spawn("definition-controller", |stop| definition_controller.run(stop));
+        let service_allocation = ServiceAllocationController::new(server.clone());
+        tasks.spawn("service-allocation", |stop| service_allocation.run(stop));
         let (feed, aggregation) = RbacIndexUpdater::new(&server, index);
         let known = feed.progress();
         tasks.spawn("rbac", |stop| feed.run(stop));

@@ -228,6 +228,7 @@ impl FailingServer {
             watch_seconds_min: 60,
             feature_gates,
             admission,
+            service_ranges: apiserver::ServiceRanges::default(),
             webhooks: WebhookConfig { url_dialer: Dialer::direct(), routing: ServiceRouting::ClusterIp },
             extensions: None,
             metrics: prometheus::Registry::new(),

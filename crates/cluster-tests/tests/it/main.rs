@@ -15,6 +15,7 @@ mod gateway;
 mod inventory;
 mod kubectl;
 mod lab;
+mod migration;
 mod openapi;
 mod peers;
 mod preflight;
@@ -23,6 +24,7 @@ mod real;
 mod rest;
 mod rollout;
 mod server;
+mod services;
 mod storage_versions;
 mod validation;
 

@@ -6,4 +6,5 @@ mod conversion;
 mod custom_responses;
 mod definitions;
 mod policies;
+mod services;
 mod validation;
