@@ -88,7 +88,9 @@ mod workload;
 pub use diff::{ReleaseDiff, diff_releases};
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 pub use groups::{has_built_in_group_name, may_be_built_in};
-pub use kind::{BuiltInGroup, BuiltInKind, BuiltInSubresource, KindScope, KindVersion, ResponseKind};
+pub use kind::{
+    BuiltInGroup, BuiltInKind, BuiltInSubresource, KindScope, KindVersion, ResponseKind, StockServerVersion,
+};
 pub use release::{Release, ReleaseError};
 pub use runtime_config::{RuntimeConfig, RuntimeConfigError};
 pub use served_resources::{ServedResource, ServedResources, StoredResource};

@@ -15,6 +15,7 @@ mod peers;
 mod run;
 mod storage;
 mod storageversion;
+mod stored_objects;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

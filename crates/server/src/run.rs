@@ -76,7 +76,8 @@ impl Server {
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
-        let controllers = controllers::start(&config, tokens, listens, &trust, &started, &metrics, &tasks)?;
+        let ports = controllers::ControllerPorts { tokens, store: store.store() };
+        let controllers = controllers::start(&config, ports, listens, &trust, &started, &metrics, &tasks)?;
         let settings = bootstrap::BootstrapConfig { address, cluster_authentication: trust.published_authorities };
         let permitted = storageversion::wait_until_published(versions.as_ref());
         let putting =

@@ -4,7 +4,8 @@
 //! The rules are pure: [`agreement`] derives the common version and the conditions of an object from its entries,
 //! [`edit`] computes updated objects. The I/O goes through [`ports`]:
 //! [`publisher`] keeps this server's entries in place, [`barrier`] guards every write, [`collector`] removes entries of
-//! servers that are gone. [`StorageVersionManager`] runs all of them.
+//! servers that are gone. [`StorageVersionManager`] runs all of them. [`migration`] rewrites what is stored in other
+//! versions.
 //!
 //! The crate knows no store, registry or built-in kind, so an aggregated API server can use it as it is: it passes its
 //! resources as [`Registration`]s, implements [`ports::StorageVersionClient`] and [`ports::MemberSource`] over a client
@@ -18,6 +19,7 @@ pub mod collector;
 pub mod edit;
 pub mod members;
 pub mod metrics;
+pub mod migration;
 pub mod names;
 pub mod ports;
 pub mod publisher;

@@ -82,7 +82,9 @@ impl GadgetHandler {
 
     async fn dispatch(&self, target: &Target<'_>, request: Request) -> Result<Response, Status> {
         let target = match target {
-            Target::NonResource(page) => return Ok(discovery_page(&page.path).map_or_else(page_not_found, respond)),
+            Target::NonResource(page) => {
+                return Ok(discovery_page(&page.path).map_or_else(page_not_found, |value| respond(&value)));
+            }
             Target::Resource(target) => target,
         };
         let version = VERSIONS.into_iter().find(|version| *version == target.version);
@@ -96,15 +98,17 @@ impl GadgetHandler {
             Verb::List => self.list(version).await?,
             Verb::Create => {
                 let created = self.put(None, read_body(request).await?, version).await?;
-                let mut response = respond(created);
+                let mut response = respond(&created);
                 *response.status_mut() = StatusCode::CREATED;
                 return Ok(response);
             }
             Verb::Update => self.put(Some(name), read_body(request).await?, version).await?,
             Verb::Delete => self.delete(name).await?,
-            _ => return Err(Status::method_not_allowed()),
+            Verb::Watch | Verb::Patch | Verb::DeleteCollection | Verb::Proxy | Verb::Unknown => {
+                return Err(Status::method_not_allowed());
+            }
         };
-        Ok(respond(served))
+        Ok(respond(&served))
     }
 
     async fn get(&self, name: &str, version: &str) -> Result<Value, Status> {
@@ -196,7 +200,7 @@ fn key(name: &str) -> Key {
     Key::from(format!("{KEY_PREFIX}{name}"))
 }
 
-fn respond(value: Value) -> Response {
+fn respond(value: &Value) -> Response {
     json_response(value.to_string())
 }
 
@@ -211,7 +215,11 @@ fn write_status(error: WriteError<Status>) -> Status {
     match error {
         WriteError::Refused(status) => status,
         WriteError::BarrierClosed(closed) => Status::service_unavailable(closed.to_string()).with_retry_after(1),
-        other => Status::service_unavailable(other.to_string()),
+        WriteError::Read(_)
+        | WriteError::Store(_)
+        | WriteError::ConditionChanged { .. }
+        | WriteError::CompanionChanged { .. }
+        | WriteError::TooManyConflicts => Status::service_unavailable(error.to_string()),
     }
 }
 

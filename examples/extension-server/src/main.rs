@@ -29,11 +29,12 @@ use registry::{Registry, ValueFormat, WatchCache};
 use storageversion::{PublicationBarrier, StorageVersionManager, StorageVersionPorts};
 use store::sqlite::SqliteStore;
 use store::{Key, Store};
-use tasks::{Tasks, Workers};
+use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use transport::serving::Acceptor;
 use transport::{Reloading, TlsPolicy};
 
 use crate::delegation::DelegatedAccess;
@@ -142,9 +143,8 @@ async fn serve(
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], flags.port))).await?;
     writeln!(std::io::stdout(), "listening on https://{}", listener.local_addr()?)?;
     let tls = transport::server::server_config(&flags.certificate, &flags.key, &TlsPolicy::default())?;
-    let (tls, workers) = (Reloading::fixed(tls), Workers::start()?);
-    let accepting =
-        edge::listener::run(listener, tls, Arc::new(pipeline), workers, connections.clone(), closing.clone());
+    let (tls, pipeline) = (Reloading::fixed(tls), Arc::new(pipeline));
+    let accepting = edge::listener::run(Acceptor::new(listener)?, tls, pipeline, connections.clone(), closing.clone());
     tasks.spawn_once("listener", accepting);
     Ok(())
 }

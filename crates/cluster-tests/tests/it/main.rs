@@ -15,6 +15,7 @@ mod gateway;
 mod inventory;
 mod kubectl;
 mod lab;
+mod migration;
 mod openapi;
 mod peers;
 mod preflight;

@@ -82,6 +82,8 @@ fn config(dir: &Path, release: Release) -> Config {
         },
         audit: None,
         controllers: ControllerConfig {
+            migrates_automatically: false,
+            migration_linger: Duration::ZERO,
             selection: ControllerSelection::parse(["*"]).expect("it is a selection"),
             root_ca_file: None,
         },

@@ -211,6 +211,8 @@ fn parse_controllers(flags: &FlagValues) -> Result<ControllerConfig, FlagError> 
     let list = flags.list_values("controllers");
     Ok(ControllerConfig {
         selection: flags.parse_value("controllers", |_| ControllerSelection::parse(list.iter().map(String::as_str)))?,
+        migrates_automatically: flags.is_true("migrate-automatically"),
+        migration_linger: flags.parse_value("storage-migration-linger", api::duration::parse)?,
         root_ca_file: flags.given_value("root-ca-file").map(PathBuf::from),
     })
 }

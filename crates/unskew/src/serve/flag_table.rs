@@ -187,8 +187,22 @@ pub(crate) static FLAGS: &[Flag] = &[
         FlagKind::List,
         "*",
         "Controllers to run: * for all, -name for all but one. There are namespace-controller, \
-         garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller and \
-         resourcequota-controller.",
+         garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller, \
+         resourcequota-controller and storage-version-migrator-controller.",
+    ),
+    flag(
+        "migrate-automatically",
+        FlagKind::Bool,
+        "false",
+        "Create a StorageVersionMigration for each resource whose objects are stored in another version than the one that all \
+         servers write.",
+    ),
+    flag(
+        "storage-migration-linger",
+        FlagKind::Text,
+        "70s",
+        "How long after the identity lease of a server is gone a storage migration waits for its last writes: at least the \
+         --shutdown-delay-duration and --request-timeout of kube-apiservers on the same etcd.",
     ),
     flag(
         "root-ca-file",
