@@ -16,7 +16,9 @@ pub(crate) mod selector;
 pub(crate) mod validating;
 
 pub use answers::{Answers, PendingCall};
-pub(crate) use conditions::{CONDITIONS_COST_MAX, CelAuthorizer, OUT_OF_BUDGET, aggregate, resource_check};
+pub(crate) use conditions::{
+    CONDITIONS_COST_MAX, CelAuthorizer, OUT_OF_BUDGET, OUT_OF_BUDGET_START, aggregate, resource_check,
+};
 pub use configuration::{
     ClientConfig, ConfigurationKind, Endpoint, FailurePolicy, ServiceReference, SideEffects, Webhook, WebhookSet,
 };

@@ -241,7 +241,7 @@ fn apply_patch(
         return Err(Refusal::internal("the patched object is not a JSON object"));
     };
     let kind = objects.kind.borrowed();
-    let patched = context.kinds.read_patched(patched, kind).map_err(Refusal::internal)?;
+    let patched = context.kinds.read_patched(patched, kind, false).map_err(Refusal::internal)?;
     let is_changed = !context.kinds.is_equal(object, &patched, kind);
     objects.object = Some(patched);
     objects.is_patched = true;

@@ -3,5 +3,7 @@
 mod configuration;
 mod forwarded;
 mod plugins;
+mod policies;
+pub(crate) mod policy_cases;
 mod quotas;
 mod webhooks;
