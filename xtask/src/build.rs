@@ -25,9 +25,9 @@ pub(crate) fn build_everything(workspace: &Workspace) -> Result<BuildOutput> {
     run_build(workspace, &["--workspace", "--bins", "--tests"])
 }
 
-/// Builds the tests of some packages with only their own features, and the `unskew` binary that tests may start.
+/// Builds the tests of some packages with only their own features, and the binaries that tests may start.
 pub(crate) fn build_packages(workspace: &Workspace, names: &[String]) -> Result<BuildOutput> {
-    run_build(workspace, &["--package", "unskew", "--bins"])?;
+    run_build(workspace, &["--package", "unskew", "--package", "extension-server", "--bins"])?;
     let mut selection = vec!["--bins", "--tests"];
     for name in names {
         selection.extend(["--package", name]);

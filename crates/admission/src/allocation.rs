@@ -7,12 +7,16 @@
 mod bitmap;
 mod families;
 mod range;
+mod repair;
 mod service;
 
 pub use bitmap::{Bitmap, RangeAllocation, RangeAllocationError};
-pub use families::{ClusterFamilies, IpFamily, default_on_read, set_ip_families};
+pub use families::{ClusterFamilies, IpFamily};
 pub use range::{AddressRange, PortRange};
-pub use service::{AllocationError, Recorded, ServiceAllocator};
+pub use repair::{
+    Leaks, ServiceHoldings, ip_address, is_leaked_record, is_wrong_record, parent_service, repair_bitmap,
+};
+pub use service::{AllocationError, Recorded, ServiceAllocator, ServiceChange};
 
 #[cfg(test)]
 mod tests;

@@ -108,7 +108,7 @@ impl AccessControl for RbacAccessControl {
         Ok(caller.impersonate(user))
     }
 
-    fn authorize(
+    async fn authorize(
         &self,
         caller: &AuthenticatedCaller,
         target: &Target<'_>,

@@ -1,12 +1,17 @@
-//! Keeps the automatic APIServices: one for each group-version that this server serves itself.
+//! Keeps the automatic APIServices, one for each group-version that this server serves itself, and the condition `Available` of the
+//! others.
 //!
 //! Every server runs it, without a leader. A server writes its own once it is a member of its cluster, so that each stored one
 //! belongs to a server whose document the others know; it removes one only if no member serves it and no definition brings it.
+//!
+//! Of an APIService that names a service, every server judges for itself whether it can be reached. The live member with the first
+//! id writes its judgement, so that servers that judge differently do not overwrite each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aggregation::api_service::RemoteApiService;
 use aggregation::automatic::{AutomaticAction, AutomaticApiService, ServedByOthers, VersionOrigin, decide};
 use aggregation::condition::{self, Availability};
 use api::json::JsonObject;
@@ -23,6 +28,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::definitions::CustomResources;
+use crate::extension_apis::ExtensionApi;
 use crate::resource::Resource;
 use crate::rest::current_time;
 use crate::{ApiServer, bootstrap, error_status, object_codec};
@@ -59,10 +65,12 @@ impl ApiServiceController {
             return std::future::pending().await;
         }
         let mut definitions = self.server.definitions.snapshots();
+        let mut extension_apis = self.server.extension_apis.snapshots();
         let mut views = self.cluster.as_ref().map(|cluster| cluster.views());
         let (mut backoff, mut updated) = (BACKOFF, BTreeSet::new());
         loop {
             definitions.mark_unchanged();
+            extension_apis.mark_unchanged();
             views.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let revision = resource.cache.snapshot().revision;
             let result = self.reconcile(&resource, &mut updated).await;
@@ -85,6 +93,7 @@ impl ApiServiceController {
             tokio::select! {
                 // Fails when the server stops.
                 changed = definitions.changed() => if changed.is_err() { return std::future::pending().await },
+                changed = extension_apis.changed() => if changed.is_err() { return std::future::pending().await },
                 () = wait_for_view(views.as_mut()) => {}
                 () = stored_change => {}
                 () = sleep_if(wait) => {}
@@ -100,6 +109,8 @@ impl ApiServiceController {
         let custom = self.server.definitions.snapshot();
         let desired = self.desired(&custom);
         let view = self.cluster.as_ref().map(|cluster| cluster.view());
+        let extension_apis = self.server.extension_apis.snapshot();
+        let writes_conditions = is_first_live_member(view.as_deref());
         let snapshot = resource.cache.snapshot();
         let stored_names = snapshot.entries.keys().filter_map(|key| {
             let name = key.strip_prefix(&**resource.cache.prefix())?;
@@ -121,9 +132,16 @@ impl ApiServiceController {
                 true => ServedByOthers::Unknown,
                 false => served_by_others(view.as_deref(), &name),
             };
-            let next = |current: Option<&JsonObject>| {
-                let action = decide(current, wanted, served_by_others, may_update, current_time());
-                if action == AutomaticAction::Keep { complete_local(current) } else { action }
+            let extension_api = extension_apis.get_by_name(&name).filter(|_| writes_conditions);
+            let next = |current: Option<&JsonObject>| match decide(
+                current,
+                wanted,
+                served_by_others,
+                may_update,
+                current_time(),
+            ) {
+                AutomaticAction::Keep => update_condition(current, extension_api.map(|api| &**api)),
+                action @ (AutomaticAction::Put(_) | AutomaticAction::Delete) => action,
             };
             if next(current.as_ref()) == AutomaticAction::Keep {
                 continue;
@@ -178,14 +196,31 @@ impl ApiServiceController {
     }
 }
 
-/// Sets the condition of a user's APIService that names no service.
-fn complete_local(current: Option<&JsonObject>) -> AutomaticAction {
-    let Some(current) = current.filter(|current| condition::is_local(current)) else { return AutomaticAction::Keep };
+/// Sets the condition of an APIService: always of one that names no service, otherwise by the judgement about the service that the
+/// object names now.
+fn update_condition(current: Option<&JsonObject>, extension_api: Option<&ExtensionApi>) -> AutomaticAction {
+    let Some(current) = current else { return AutomaticAction::Keep };
+    let judged = extension_api.filter(|api| {
+        RemoteApiService::from_object(current).is_some_and(|remote| remote.server == api.api_service.server)
+    });
+    let availability = match judged.and_then(|api| api.availability.clone()) {
+        Some(availability) => availability,
+        None if condition::is_local(current) => Availability::local(),
+        None => return AutomaticAction::Keep,
+    };
     let mut next = current.clone();
-    match condition::set_available(&mut next, &Availability::local(), current_time()) {
+    match condition::set_available(&mut next, &availability, current_time()) {
         true => AutomaticAction::Put(next),
         false => AutomaticAction::Keep,
     }
+}
+
+/// True if no live member has an id before this server's.
+fn is_first_live_member(view: Option<&View>) -> bool {
+    view.is_none_or(|view| {
+        let live = view.members().iter().filter(|member| member.state == MemberState::Live);
+        live.into_iter().all(|member| member.server > *view.this_server())
+    })
 }
 
 /// Whether a member other than this server serves the group-version of an APIService name.

@@ -4,7 +4,7 @@
 mod cluster_authentication;
 mod system_objects;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub use cluster_authentication::ClusterAuthentication;
 use crate::object_codec;
 use crate::rbac_index::RbacIndexProgress;
 use crate::{ApiServer, rest};
-use system_objects::SystemObject;
+pub(crate) use system_objects::{SystemObject, default_service_cidr};
 
 /// The maximum number of concurrent writes.
 const CONCURRENT_WRITES_MAX: usize = 64;
@@ -46,8 +46,6 @@ impl BootstrapProgress {
 pub struct BootstrapConfig {
     /// The advertised address, for the endpoints of the service `kubernetes`.
     pub address: SocketAddr,
-    /// The address of the service `kubernetes`: the first of `--service-cluster-ip-range`.
-    pub service_ip: Option<IpAddr>,
     /// The content of the ConfigMap `extension-apiserver-authentication`.
     pub cluster_authentication: ClusterAuthentication,
 }
@@ -69,16 +67,18 @@ pub async fn run(
     let roles = access::bootstrap::default_rbac_objects().into_iter().map(|role| BootstrapObject::Rbac(Box::new(role)));
     let others = system_objects::priority_classes()
         .chain([
-            system_objects::kubernetes_service(config.address, config.service_ip),
             cluster_authentication::authentication_config_map(&config.cluster_authentication),
+            system_objects::legacy_token_tracking(rest::current_time()),
         ])
-        .chain([system_objects::legacy_token_tracking(rest::current_time())])
+        .chain(server.allocation.default_service_cidr())
         .chain(system_objects::kubernetes_endpoints(config.address));
     // Namespaces come first because other objects are in them. The rest is written concurrently, so that writes share
     // commits.
     server.write_all_missing(system_objects::system_namespaces().map(BootstrapObject::System)).await;
     barrier_open.await;
     server.write_all_missing(roles.chain(others.map(BootstrapObject::System))).await;
+    let first_address = server.allocation.first_address();
+    server.start_allocation(&system_objects::kubernetes_service(config.address, first_address)).await;
     rbac_index_progress.catch_up().await;
     progress.0.store(true, Ordering::Release);
 }

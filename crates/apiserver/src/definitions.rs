@@ -37,8 +37,8 @@ use objects::CompiledVersion;
 use views::VersionViews;
 pub(crate) use views::View;
 
-use crate::discovery_pages::CustomPages;
 use crate::resource::Resource;
+use crate::shared_resources::SharedPublisher;
 
 const SERVED_KIND: GroupVersionKind<&str> =
     GroupVersionKind { group: "apiextensions.k8s.io", version: "v1", kind: "CustomResourceDefinition" };
@@ -75,8 +75,6 @@ pub(crate) struct CustomResources {
     /// Stored definitions that cannot be read, by group and plural, with the reason.
     unreadable: HashMap<(Box<str>, Box<str>), String>,
     shared: OnceLock<SharedResources>,
-    /// The discovery documents that custom resources change.
-    pub(crate) pages: CustomPages,
 }
 
 /// One definition and its served versions.
@@ -95,16 +93,20 @@ pub struct LiveDefinitions {
     registry: Registry,
     crd_cache: Arc<ResourceCache>,
     snapshots: watch::Receiver<Arc<CustomResources>>,
-    shared: watch::Receiver<SharedResources>,
 }
 
 impl LiveDefinitions {
-    /// The value, empty until the follower runs.
-    pub fn new(registry: &Registry, prefix: &str, served_resources: &ServedResources) -> (Self, DefinitionFollower) {
+    /// The value, empty until the follower runs. What it brings to the whole cluster goes to `shared`.
+    pub fn new(
+        registry: &Registry,
+        prefix: &str,
+        served_resources: &ServedResources,
+        shared: Arc<SharedPublisher>,
+    ) -> (Self, DefinitionFollower) {
         let crd_cache = crate::storage_ports::definitions_cache(registry.cache(), prefix);
-        let follower = DefinitionFollower::new(registry, &crd_cache, served_resources);
-        let (snapshots, shared) = follower.subscribe();
-        (Self { registry: registry.clone(), crd_cache, snapshots, shared }, follower)
+        let follower = DefinitionFollower::new(registry, &crd_cache, served_resources, shared);
+        let snapshots = follower.subscribe();
+        (Self { registry: registry.clone(), crd_cache, snapshots }, follower)
     }
 
     pub(crate) fn snapshot(&self) -> Arc<CustomResources> {
@@ -114,11 +116,6 @@ impl LiveDefinitions {
     /// The value as it changes.
     pub(crate) fn snapshots(&self) -> watch::Receiver<Arc<CustomResources>> {
         self.snapshots.clone()
-    }
-
-    /// The names for routing and the groups for merged discovery, as they change.
-    pub fn shared(&self) -> watch::Receiver<SharedResources> {
-        self.shared.clone()
     }
 
     /// Waits until every definition that was stored before the call is in the snapshot; `false` if storage cannot be

@@ -1,9 +1,10 @@
 //! The discovery documents of this server: `/api`, `/apis` and below, aggregated and legacy, JSON and protobuf.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ::discovery::aggregated;
+use ::discovery::build::{LocalGroupVersion, build};
 use ::discovery::legacy::{ApiGroup, ApiGroupList, ApiVersions, ServerAddress};
 use ::discovery::{CreationTimestamp, EncodedDocument, GroupDiscoveryList, respond};
 use api::Status;
@@ -47,16 +48,22 @@ pub(crate) struct DiscoveryPages {
     /// Keyed by the path without leading and trailing slashes.
     legacy: HashMap<String, EncodedDocument>,
     oldest_version: AggregatedVersion,
-    /// What `/apis` lists without custom resources.
+    /// What `/apis` lists of this server alone.
     built_in_groups: GroupDiscoveryList,
+    /// The same with priorities.
+    built_in_parts: Vec<LocalGroupVersion>,
     creation_timestamp: CreationTimestamp,
+    /// The documents of the last requested state.
+    live: RwLock<Arc<LivePages>>,
 }
 
-/// The documents that custom resources change, encoded at the first request for each. Part of one state of the custom
-/// resources.
+/// The documents that custom resources and extension API servers change, encoded at the first request for each. Derived from one
+/// state of both.
 #[derive(Debug, Default)]
-pub(crate) struct CustomPages {
-    /// What `/apis` lists, with custom resources.
+struct LivePages {
+    custom: Arc<CustomResources>,
+    extensions: Arc<Vec<LocalGroupVersion>>,
+    /// What `/apis` lists.
     groups: OnceLock<GroupDiscoveryList>,
     aggregated: OnceLock<AggregatedDocuments>,
     /// By path without leading and trailing slashes. At most one per group and version.
@@ -80,7 +87,9 @@ impl DiscoveryPages {
             legacy: legacy_documents(served_resources, address),
             oldest_version: oldest,
             built_in_groups: apis,
+            built_in_parts: served_resources.group_versions().into_iter().filter(|it| !it.group.is_empty()).collect(),
             creation_timestamp: served_resources.creation_timestamp(),
+            live: RwLock::default(),
         }
     }
 
@@ -90,14 +99,30 @@ impl DiscoveryPages {
         self.legacy.contains_key(&path)
     }
 
+    /// The documents of this state.
+    fn live(&self, custom: &Arc<CustomResources>, extensions: &Arc<Vec<LocalGroupVersion>>) -> Arc<LivePages> {
+        let known = self.live.read().clone();
+        if Arc::ptr_eq(&known.custom, custom) && Arc::ptr_eq(&known.extensions, extensions) {
+            return known;
+        }
+        let (custom, extensions) = (custom.clone(), extensions.clone());
+        let live = Arc::new(LivePages { custom, extensions, ..LivePages::default() });
+        *self.live.write() = live.clone();
+        live
+    }
+
     /// The index page `/`: the paths of all documents except those that `/openapi/v3` lists.
-    pub(crate) fn index_page(&self, custom: &CustomResources) -> Vec<u8> {
-        let groups = custom.shared().groups.clone();
-        let custom = groups.items().iter().flat_map(|group| {
+    pub(crate) fn index_page(
+        &self,
+        custom: &Arc<CustomResources>,
+        extensions: &Arc<Vec<LocalGroupVersion>>,
+    ) -> Vec<u8> {
+        let live = self.live(custom, extensions);
+        let listed = self.groups(&live).items().iter().flat_map(|group| {
             let versions = group.versions.iter().map(|version| format!("/apis/{}/{}", group.name, version.name));
             versions.chain([format!("/apis/{}", group.name)]).collect::<Vec<_>>()
         });
-        let documents = self.legacy.keys().map(|path| format!("/{path}")).chain(custom);
+        let documents = self.legacy.keys().map(|path| format!("/{path}")).chain(listed);
         let others = PATHS_OUTSIDE_DISCOVERY.into_iter().map(str::to_owned);
         let paths: BTreeSet<String> = documents.chain(others).collect();
         api::json::indent(&api::json::to_go_json(&serde_json::json!({"paths": paths})))
@@ -106,21 +131,21 @@ impl DiscoveryPages {
     /// Serves a discovery document; `None` if the path is not one.
     pub(crate) fn serve(
         &self,
-        custom: &CustomResources,
+        custom: &Arc<CustomResources>,
+        extensions: &Arc<Vec<LocalGroupVersion>>,
         path: &str,
         query: &str,
         headers: &HeaderMap,
     ) -> Option<Result<Response, Status>> {
         let key = path.trim_matches('/');
-        let custom_legacy = self.custom_page(custom, key);
-        let is_extended = custom_legacy.is_some();
-        let legacy = custom_legacy.or_else(|| self.legacy.get(key).cloned())?;
+        let live = self.live(custom, extensions);
+        let live_legacy = self.live_page(&live, key);
+        let is_extended = live_legacy.is_some();
+        let legacy = live_legacy.or_else(|| self.legacy.get(key).cloned())?;
         // `/api/` and `/apis/` with a trailing slash have only the legacy form, like everything below them.
         let aggregated = match key {
             _ if path.ends_with('/') => None,
-            "apis" if is_extended => {
-                Some(custom.pages.aggregated.get_or_init(|| aggregate(self.groups_with_custom(custom))))
-            }
+            "apis" if is_extended => Some(live.aggregated.get_or_init(|| aggregate(self.groups(&live)))),
             key => self.aggregated.get(key),
         };
         Some(self.choose_document(&legacy, aggregated, headers).map(|(document, pretty)| {
@@ -134,34 +159,45 @@ impl DiscoveryPages {
         }))
     }
 
-    /// What `/apis` lists, with custom resources.
-    fn groups_with_custom<'c>(&self, custom: &'c CustomResources) -> &'c GroupDiscoveryList {
-        let extend = || self.built_in_groups.with_later_groups(&custom.discovery(self.creation_timestamp));
-        custom.pages.groups.get_or_init(extend)
+    /// What `/apis` lists in a state.
+    fn groups<'l>(&self, live: &'l LivePages) -> &'l GroupDiscoveryList {
+        live.groups.get_or_init(|| {
+            if live.extensions.is_empty() {
+                return self.built_in_groups.with_later_groups(&live.custom.discovery(self.creation_timestamp));
+            }
+            // The priorities of extension API servers decide their places among all others.
+            let custom = live.custom.custom_discovery().group_versions;
+            let parts = self.built_in_parts.iter().chain(&custom).chain(live.extensions.iter()).cloned();
+            build(&parts.collect::<Vec<_>>(), self.creation_timestamp)
+        })
     }
 
-    /// The legacy document of a path that custom resources change; `None` if they do not change it.
-    fn custom_page(&self, custom: &CustomResources, key: &str) -> Option<EncodedDocument> {
-        if custom.shared().groups.items().is_empty() {
+    /// The legacy document of a path that custom resources or extension API servers change; `None` if they do not change it.
+    fn live_page(&self, live: &LivePages, key: &str) -> Option<EncodedDocument> {
+        let custom_groups = &live.custom.shared().groups;
+        if custom_groups.items().is_empty() && live.extensions.is_empty() {
             return None;
         }
-        if let Some(known) = custom.pages.legacy.read().get(key) {
+        if let Some(known) = live.legacy.read().get(key) {
             return Some(known.clone());
         }
         let mut parts = key.split('/');
         let page = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
-            ("apis", None, ..) => ApiGroupList::from_groups(self.groups_with_custom(custom)).to_document(),
+            ("apis", None, ..) => ApiGroupList::from_groups(self.groups(live)).to_document(),
             ("apis", Some(group), None, _) => {
-                custom.shared().groups.group(group)?;
-                ApiGroup::from_group(self.groups_with_custom(custom).group(group)?)?.to_document()
+                let is_extension = live.extensions.iter().any(|part| &*part.group == group);
+                if !is_extension && custom_groups.group(group).is_none() {
+                    return None;
+                }
+                ApiGroup::from_group(self.groups(live).group(group)?)?.to_document()
             }
             // A version that is built in hides custom resources in it.
             ("apis", Some(group), Some(version), None) if !self.legacy.contains_key(key) => {
-                custom.custom_discovery().resource_list(group, version)?.to_document()
+                live.custom.custom_discovery().resource_list(group, version)?.to_document()
             }
             _ => return None,
         };
-        custom.pages.legacy.write().insert(key.into(), page.clone());
+        live.legacy.write().insert(key.into(), page.clone());
         Some(page)
     }
 

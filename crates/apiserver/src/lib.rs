@@ -7,6 +7,7 @@
 
 pub mod access_control;
 mod admission;
+mod allocation;
 mod api_services;
 pub mod bootstrap;
 mod bound_objects;
@@ -14,6 +15,7 @@ mod built_in_types;
 pub mod definitions;
 mod discovery_pages;
 mod error_status;
+mod extension_apis;
 mod object_codec;
 mod openapi_documents;
 mod openapi_pages;
@@ -26,6 +28,7 @@ mod resource;
 pub mod rest;
 mod reviews;
 mod services;
+mod shared_resources;
 pub mod storage_ports;
 pub mod storage_version_barrier;
 
@@ -49,17 +52,22 @@ use transport::peer::Dialer;
 use webhook::{Dialers, WebhookClient};
 
 pub use crate::admission::AdmissionConfig;
+pub use allocation::{ServiceAllocationController, ServiceRanges};
 pub use api_services::ApiServiceController;
 pub use bound_objects::CachedBoundObjects;
 pub use discovery_pages::oldest_aggregated_version;
+pub use extension_apis::{ExtensionApi, ExtensionApiFollower, ExtensionConfig, ForwardedRedirects, LiveExtensionApis};
 pub use services::ServiceRouting;
+pub use shared_resources::SharedPublisher;
 pub use webhook::WebhookCredentials;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
 use crate::admission::AdmissionControl;
+use crate::allocation::ServiceAllocation;
 use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
+use crate::extension_apis::{ExtensionClient, ExtensionMetrics};
 use crate::openapi_documents::OpenApiDocuments;
 use crate::resource::{CustomPathMismatch, Resource};
 use crate::reviews::ReviewResource;
@@ -76,7 +84,10 @@ pub struct ApiServer {
     definitions: LiveDefinitions,
     admission: AdmissionControl,
     quota_turns: rest::quota::QuotaTurns,
+    allocation: ServiceAllocation,
     converter: Arc<Converter>,
+    extension_apis: LiveExtensionApis,
+    shared_resources: Arc<SharedPublisher>,
     discovery_pages: DiscoveryPages,
     openapi: Arc<OpenApiDocuments>,
     feature_gates: FeatureGates,
@@ -100,8 +111,12 @@ pub struct Config {
     pub feature_gates: FeatureGates,
     /// The admission plugins.
     pub admission: AdmissionConfig,
+    /// The ranges from which services get addresses and ports.
+    pub service_ranges: ServiceRanges,
     /// How webhooks are reached.
     pub webhooks: WebhookConfig,
+    /// How extension API servers are reached; `None`: they are not, and their group-versions are unavailable.
+    pub extensions: Option<ExtensionConfig>,
     /// Where metrics are registered; one server per registry.
     pub metrics: prometheus::Registry,
 }
@@ -115,14 +130,18 @@ pub struct WebhookConfig {
     pub routing: ServiceRouting,
 }
 
-/// Returns the key prefixes of all stored resources below the storage prefix. The watch cache must hold all of them.
+/// Returns the key prefixes of all stored resources and of allocations below the storage prefix. The watch cache must hold all of them.
 pub fn resource_prefixes(served_resources: &ServedResources, prefix: &str) -> Vec<(Key, ValueFormat)> {
     let key = |part: &str| Key::from(format!("{prefix}/{part}/"));
-    served_resources
-        .stored_resources()
-        .iter()
-        .map(|stored_resource| (key(stored_resource.key_prefix), ValueFormat::Objects))
-        .collect()
+    let stored = served_resources.stored_resources().iter();
+    let mut prefixes: Vec<_> =
+        stored.map(|stored_resource| (key(stored_resource.key_prefix), ValueFormat::Objects)).collect();
+    for record in allocation::record_prefixes(prefix) {
+        if prefixes.iter().all(|(key, _)| *key != record.0) {
+            prefixes.push(record);
+        }
+    }
+    prefixes
 }
 
 /// Returns the resources and subresources that discovery lists, as in every server of the release, but this server does
@@ -154,7 +173,7 @@ impl ApiServer {
         config: &Config,
         rules: Arc<AccessRules>,
         streams_end: CancellationToken,
-    ) -> (Self, DefinitionFollower) {
+    ) -> (Self, DefinitionFollower, ExtensionApiFollower) {
         let cache_of = |stored_resource: &StoredResource| {
             let key = format!("{prefix}/{}/", stored_resource.key_prefix);
             registry.cache().resource_cache(key.as_bytes()).cloned()
@@ -167,9 +186,9 @@ impl ApiServer {
             .collect();
         let bound_objects = CachedBoundObjects::new(registry.clone(), |name| Some(resources.get(&name)?.cache.clone()));
         let resource_cache = |name: GroupVersionResource<&'static str>| Some(resources.get(&name)?.cache.clone());
-        let services = CachedServices::new(config.webhooks.routing, resource_cache);
+        let services = Arc::new(CachedServices::new(config.webhooks.routing, resource_cache));
         let dialers = Dialers { service: Dialer::direct(), url: config.webhooks.url_dialer.clone() };
-        let client = Arc::new(WebhookClient::new(Arc::new(services), dialers));
+        let client = Arc::new(WebhookClient::new(services.clone(), dialers));
         let admission = AdmissionControl::new(
             &config.admission,
             &config.feature_gates,
@@ -177,7 +196,18 @@ impl ApiServer {
             &config.metrics,
             resource_cache,
         );
-        let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources);
+        let shared = Arc::<SharedPublisher>::default();
+        let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources, shared.clone());
+        let (extension_apis, extension_follower) = ExtensionApiFollower::new(
+            &registry,
+            storage_ports::api_services_cache(registry.cache(), prefix),
+            config.extensions.as_ref().map(|extensions| Arc::new(ExtensionClient::new(services, extensions))),
+            shared.clone(),
+            ExtensionMetrics::new(&config.metrics),
+        );
+        let resolve = |name: GroupVersionResource<&'static str>| resources.get(&name).cloned();
+        let allocation =
+            ServiceAllocation::new(&registry, prefix, &config.service_ranges, &config.feature_gates, resolve);
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
         let server = Self {
@@ -189,7 +219,10 @@ impl ApiServer {
             definitions,
             admission,
             quota_turns: rest::quota::QuotaTurns::default(),
+            allocation,
             converter: Converter::new(client, &config.metrics),
+            extension_apis,
+            shared_resources: shared,
             discovery_pages: pages,
             version_page: version,
             watch_seconds_min: config.watch_seconds_min,
@@ -197,7 +230,7 @@ impl ApiServer {
             bound_objects,
             stream_stop: streams_end,
         };
-        (server, follower)
+        (server, follower, extension_follower)
     }
 
     /// The objects that service account tokens are bound to, as the cache holds them.
@@ -217,7 +250,9 @@ impl ApiServer {
                     return Ok(json_response(self.version_page.clone()));
                 }
                 if page.path == "/" {
-                    return Ok(json_response(self.discovery_pages.index_page(&self.definitions.snapshot())));
+                    let extensions = self.extension_apis.snapshot();
+                    let custom = self.definitions.snapshot();
+                    return Ok(json_response(self.discovery_pages.index_page(&custom, &extensions.group_versions)));
                 }
                 if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
@@ -230,8 +265,9 @@ impl ApiServer {
                 {
                     return response;
                 }
-                let custom = self.definitions.snapshot();
-                let page = self.discovery_pages.serve(&custom, &page.path, query, request.headers());
+                let (custom, extensions) = (self.definitions.snapshot(), self.extension_apis.snapshot());
+                let (pages, parts) = (&self.discovery_pages, &extensions.group_versions);
+                let page = pages.serve(&custom, parts, &page.path, query, request.headers());
                 page.unwrap_or_else(|| Ok(page_not_found()))
             }
             Target::Resource(target) => {
@@ -296,6 +332,28 @@ impl ApiServer {
         (self.served_resources.release() >= since).then(|| warning.to_owned())
     }
 
+    /// The extension API server to which a request goes; `None` if this server answers it. That there is none counts for
+    /// group-versions that are not built in only after the APIServices have caught up with storage.
+    async fn extension_api(&self, target: &Target<'_>) -> Result<Option<Arc<ExtensionApi>>, Status> {
+        let Some((group, version)) = extension_group_version(target) else { return Ok(None) };
+        let found = self.extension_apis.get(group, version);
+        let custom = || self.definitions.snapshot();
+        let is_listed = || match target {
+            Target::Resource(target) => {
+                self.is_built_in(target) || custom().resource(target.group_version_resource()).is_some()
+            }
+            Target::NonResource(_) => custom().shared().groups.version(group, version).is_some(),
+        };
+        if found.is_some() || is_listed() || self.discovery_pages.has_built_in_version(group, version) {
+            return Ok(found);
+        }
+        if !self.extension_apis.catch_up().await {
+            let behind = "the APIServices have not caught up with storage";
+            return Err(Status::service_unavailable(behind).with_retry_after(1));
+        }
+        Ok(self.extension_apis.get(group, version))
+    }
+
     fn resolve(&self, name: GroupVersionResource<&str>) -> Option<Arc<Resource>> {
         self.resources.get(&name).cloned()
     }
@@ -333,6 +391,16 @@ impl ApiServer {
         }
     }
 
+    /// The group-versions of extension API servers.
+    pub fn extension_apis(&self) -> LiveExtensionApis {
+        self.extension_apis.clone()
+    }
+
+    /// What objects in storage bring to every server of the cluster.
+    pub fn shared_resources(&self) -> &SharedPublisher {
+        &self.shared_resources
+    }
+
     /// The served custom resources.
     pub fn definitions(&self) -> LiveDefinitions {
         self.definitions.clone()
@@ -353,6 +421,11 @@ impl LocalHandler<AuthenticatedCaller> for ApiServer {
     ) -> BoxFuture<'a, Result<Response, Error>> {
         Box::pin(async move {
             let warnings = call.caller.warnings.clone();
+            if let Some(api) = self.extension_api(call.target).await? {
+                // Boxed because it is large: every request would reserve room for it otherwise.
+                let response = Box::pin(self.extension_apis.proxy(&api, &call, request)).await?;
+                return Ok(rest::with_warnings(response, &warnings));
+            }
             let deprecation = self.deprecation_warning(call.target);
             if let Some(commitment) = request.extensions().get::<Arc<Commitment>>() {
                 commitment.commit().await;
@@ -367,6 +440,19 @@ impl LocalHandler<AuthenticatedCaller> for ApiServer {
                 }
             }
         })
+    }
+}
+
+/// Group and version of a path that an extension API server may serve: `/apis/<group>/<version>` and below.
+fn extension_group_version<'t>(target: &'t Target<'_>) -> Option<(&'t str, &'t str)> {
+    match target {
+        Target::Resource(target) if target.group.is_empty() => None,
+        Target::Resource(target) => Some((&target.group, &target.version)),
+        Target::NonResource(page) => {
+            let (group, version) = page.path.strip_prefix("/apis/")?.split_once('/')?;
+            let version = version.strip_suffix('/').unwrap_or(version);
+            (!version.is_empty() && !version.contains('/')).then_some((group, version))
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The handlers of the verbs and subresources of stored resources.
 
+mod allocation;
 mod apply;
 mod binding;
 mod companions;
@@ -18,6 +19,7 @@ mod update;
 mod watch;
 mod write;
 
+pub(crate) use companions::FoundCompanion;
 pub(crate) use edge::error_response::with_warnings;
 pub(crate) use write::new_uid;
 

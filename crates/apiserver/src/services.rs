@@ -5,8 +5,9 @@ use std::sync::Arc;
 use api::GroupVersionResource;
 use api::json::JsonObject;
 use object::unstructured::text;
-use registry::{CachedValue, ResourceCache};
+use registry::{CachedEntry, CachedValue, ResourceCache};
 use serde_json::Value;
+use store::Revision;
 use webhook::{ResolveError, ServiceAddress, ServiceResolver};
 
 const SERVICES: GroupVersionResource<&str> = GroupVersionResource { group: "", version: "v1", resource: "services" };
@@ -41,47 +42,78 @@ impl CachedServices {
         Self { services: resource_cache(SERVICES), endpoint_slices: resource_cache(ENDPOINT_SLICES), routing }
     }
 
-    fn service(&self, namespace: &str, name: &str) -> Option<JsonObject> {
+    fn cached_service(&self, namespace: &str, name: &str) -> Option<Arc<CachedEntry>> {
         let cache = self.services.as_ref()?;
         if [namespace, name].iter().any(|part| part.is_empty() || part.contains('/')) {
             return None;
         }
-        let key = [cache.prefix().as_ref(), namespace.as_bytes(), b"/", name.as_bytes()].concat();
-        match &cache.get(&key)?.value {
+        cache.get(&[cache.prefix().as_ref(), namespace.as_bytes(), b"/", name.as_bytes()].concat())
+    }
+
+    /// A service; `None` if there is none or it cannot be read.
+    pub(crate) fn service(&self, namespace: &str, name: &str) -> Option<JsonObject> {
+        match &self.cached_service(namespace, name)?.value {
             CachedValue::Object(stored) => Some(stored.to_object()),
             CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
         }
     }
 
-    /// The EndpointSlices of a service.
-    fn slices(&self, namespace: &str, name: &str) -> Vec<JsonObject> {
+    fn cached_slices(&self, namespace: &str, name: &str) -> Vec<Arc<CachedEntry>> {
         let Some(cache) = &self.endpoint_slices else { return Vec::new() };
         let prefix = [cache.prefix().as_ref(), namespace.as_bytes(), b"/"].concat();
         let snapshot = cache.snapshot();
         let within = snapshot.entries.range(store::Key::from(prefix.clone())..);
-        let slices =
-            within.take_while(|(key, _)| key.starts_with(&prefix)).filter_map(|(_, cached)| match &cached.value {
-                CachedValue::Object(stored) if stored.label(SERVICE_NAME_LABEL) == Some(name) => {
-                    Some(stored.to_object())
-                }
-                CachedValue::Object(_) | CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
-            });
-        slices.collect()
+        let of_service = |cached: &CachedEntry| match &cached.value {
+            CachedValue::Object(stored) => stored.label(SERVICE_NAME_LABEL) == Some(name),
+            CachedValue::Raw(_) | CachedValue::Undecodable(_) => false,
+        };
+        let within = within.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, cached)| cached);
+        within.filter(|cached| of_service(cached)).cloned().collect()
     }
-}
 
-impl ServiceResolver for CachedServices {
-    fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<ServiceAddress, ResolveError> {
+    /// The EndpointSlices of a service.
+    pub(crate) fn slices(&self, namespace: &str, name: &str) -> Vec<JsonObject> {
+        let objects = self.cached_slices(namespace, name).into_iter().filter_map(|cached| match &cached.value {
+            CachedValue::Object(stored) => Some(stored.to_object()),
+            CachedValue::Raw(_) | CachedValue::Undecodable(_) => None,
+        });
+        objects.collect()
+    }
+
+    /// The revisions of a service and its EndpointSlices: they differ after every change of its addresses.
+    pub(crate) fn revisions(&self, namespace: &str, name: &str) -> Vec<Revision> {
+        let service = self.cached_service(namespace, name).map(|cached| cached.revision);
+        let slices = self.cached_slices(namespace, name).into_iter().map(|cached| cached.revision);
+        service.into_iter().chain(slices).collect()
+    }
+
+    /// The caches of services and EndpointSlices.
+    pub(crate) fn caches(&self) -> [Option<&Arc<ResourceCache>>; 2] {
+        [self.services.as_ref(), self.endpoint_slices.as_ref()]
+    }
+
+    /// All addresses of a service's port, in no particular order; never empty.
+    pub(crate) fn resolve_all(
+        &self,
+        namespace: &str,
+        name: &str,
+        port: u16,
+    ) -> Result<Vec<ServiceAddress>, ResolveError> {
         if (namespace, name, port) == ("default", "kubernetes", 443) {
             return Err(ResolveError::OwnService(name.to_owned()));
         }
         let service = self.service(namespace, name).ok_or_else(|| ResolveError::NotFound(name.to_owned()))?;
         match self.routing {
-            ServiceRouting::ClusterIp => cluster_address(&service, name, port),
-            ServiceRouting::Endpoints => {
-                endpoint_address(&service, &self.slices(namespace, name), name, port, fastrand::usize(..))
-            }
+            ServiceRouting::ClusterIp => cluster_address(&service, name, port).map(|address| vec![address]),
+            ServiceRouting::Endpoints => endpoint_addresses(&service, &self.slices(namespace, name), name, port),
         }
+    }
+}
+
+impl ServiceResolver for CachedServices {
+    fn resolve(&self, namespace: &str, name: &str, port: u16) -> Result<ServiceAddress, ResolveError> {
+        let mut addresses = self.resolve_all(namespace, name, port)?;
+        Ok(addresses.swap_remove(fastrand::usize(..addresses.len())))
     }
 }
 
@@ -118,14 +150,13 @@ fn cluster_address(service: &JsonObject, name: &str, port: u16) -> Result<Servic
     }
 }
 
-/// An endpoint that is ready, of the primary IP family if there is one. `random` chooses among them.
-fn endpoint_address(
+/// The endpoints that are ready, of the primary IP family if there is one; never empty.
+fn endpoint_addresses(
     service: &JsonObject,
     slices: &[JsonObject],
     name: &str,
     port: u16,
-    random: usize,
-) -> Result<ServiceAddress, ResolveError> {
+) -> Result<Vec<ServiceAddress>, ResolveError> {
     let kind = service_type(service);
     if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
         return Err(ResolveError::UnsupportedType(kind.to_owned()));
@@ -141,10 +172,10 @@ fn endpoint_address(
     if found.is_empty() {
         found = addresses(&mut slices.iter());
     }
-    if found.is_empty() {
-        return Err(ResolveError::NoEndpoints(name.to_owned()));
+    match found.is_empty() {
+        true => Err(ResolveError::NoEndpoints(name.to_owned())),
+        false => Ok(found),
     }
-    Ok(found.swap_remove(random % found.len()))
 }
 
 /// The addresses of a slice's endpoints that are ready, if it has the port.
@@ -193,23 +224,24 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_address_is_a_ready_one_of_the_primary_family() {
+    fn endpoint_addresses_are_ready_ones_of_the_primary_family() {
         let service = object(json!({"spec": {"ipFamilies": ["IPv6"], "ports": [{"name": "h", "port": 443}]}}));
         let slice = |family: &str, endpoints: Value| {
             object(json!({"addressType": family, "ports": [{"name": "x", "port": 1}, {"name": "h", "port": 9443}],
                 "endpoints": endpoints}))
         };
-        let resolve =
-            |slices: &[JsonObject], random: usize| shown(endpoint_address(&service, slices, "s", 443, random));
+        let resolve = |slices: &[JsonObject]| match endpoint_addresses(&service, slices, "s", 443) {
+            Ok(found) => found.into_iter().map(|address| shown(Ok(address))).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
         let v4 = slice("IPv4", json!([{"addresses": ["10.0.0.1"]}]));
         let v6 = slice(
             "IPv6",
             json!([{"addresses": ["fd00::1"], "conditions": {"ready": false}}, {"addresses": ["fd00::2"]},
                 {"addresses": ["fd00::3"], "conditions": {"ready": true}}]),
         );
-        assert_eq!(resolve(&[v4.clone(), v6.clone()], 0), "fd00::2:9443");
-        assert_eq!(resolve(&[v4.clone(), v6], 1), "fd00::3:9443");
-        assert_eq!(resolve(&[v4], 5), "10.0.0.1:9443");
-        assert_eq!(resolve(&[], 0), "no endpoints available for service \"s\"");
+        assert_eq!(resolve(&[v4.clone(), v6]), "fd00::2:9443 fd00::3:9443");
+        assert_eq!(resolve(&[v4]), "10.0.0.1:9443");
+        assert_eq!(resolve(&[]), "no endpoints available for service \"s\"");
     }
 }

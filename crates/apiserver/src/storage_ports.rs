@@ -18,6 +18,7 @@ use registry::{Registry, ResourceCache, ValueFormat, WatchCache};
 use store::{Key, Store};
 
 use crate::definitions::LiveDefinitions;
+use crate::extension_apis::LiveExtensionApis;
 
 pub use cluster_authentication::PublishedClusterAuthentication;
 pub use definitions::StoredDefinitions;
@@ -67,7 +68,13 @@ pub struct PeeringStorage {
 impl PeeringStorage {
     /// Creates the ports. The registry's cache must hold [`crate::resource_prefixes`] and
     /// [`internal_resource_prefixes`] of `prefix`.
-    pub fn new(registry: &Registry, store: &Arc<dyn Store>, prefix: &str, live: &LiveDefinitions) -> Self {
+    pub fn new(
+        registry: &Registry,
+        store: &Arc<dyn Store>,
+        prefix: &str,
+        live: &LiveDefinitions,
+        extension_apis: Option<&LiveExtensionApis>,
+    ) -> Self {
         let resource_cache = |part: &str| resource_cache(registry.cache(), &key_prefix(prefix, part));
         Self {
             leases: IdentityLeases { registry: registry.clone(), resource_cache: resource_cache(LEASES_PREFIX) },
@@ -89,9 +96,14 @@ impl PeeringStorage {
             cluster_authentication: PublishedClusterAuthentication {
                 resource_cache: resource_cache(cluster_authentication::CONFIG_MAPS_PREFIX),
             },
-            progress: CacheProgress(live.clone()),
+            progress: CacheProgress { definitions: live.clone(), extension_apis: extension_apis.cloned() },
         }
     }
+}
+
+/// The cache of the APIServices.
+pub(crate) fn api_services_cache(cache: &WatchCache, prefix: &str) -> Arc<ResourceCache> {
+    resource_cache(cache, &key_prefix(prefix, definitions::API_SERVICES_PREFIX))
 }
 
 /// The cache of the CustomResourceDefinitions.
@@ -111,14 +123,22 @@ fn resource_cache(cache: &WatchCache, key: &Key) -> Arc<ResourceCache> {
     cache.resource_cache(key).expect("the cache was started with the prefixes of the ports").clone()
 }
 
-/// The progress of the watch cache that feeds all ports, and of the definitions that follow it.
+/// The progress of the watch cache that feeds all ports, and of the values that follow it.
 #[derive(Clone, Debug)]
-pub struct CacheProgress(LiveDefinitions);
+pub struct CacheProgress {
+    definitions: LiveDefinitions,
+    /// `None` if no APIService is followed.
+    extension_apis: Option<LiveExtensionApis>,
+}
 
 impl FeedProgress for CacheProgress {
     fn catch_up(&self) -> PortFuture<'_, ()> {
         Box::pin(async move {
-            match self.0.catch_up().await {
+            let has_extension_apis = async || match &self.extension_apis {
+                Some(extension_apis) => extension_apis.catch_up_with_cache().await,
+                None => true,
+            };
+            match self.definitions.catch_up().await && has_extension_apis().await {
                 true => Ok(()),
                 false => Err(unavailable("the watch cache has not caught up with storage")),
             }

@@ -8,6 +8,7 @@ pub mod browser;
 pub mod client;
 pub mod control_plane;
 pub mod etcd;
+pub mod extension_server;
 pub mod gateway;
 pub mod keep_alive;
 pub mod kube_apiserver;

@@ -21,8 +21,8 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use serde_json::Value;
 
-pub use connections::{ApiServerAddress, ClientConnections};
-pub(crate) use watch_stream::{ApiWatchEvent, ApiWatchStream};
+pub use connections::{ApiServerAddress, ClientConnections, ServerTrust};
+pub use watch_stream::{ApiWatchEvent, ApiWatchStream};
 
 /// The timeout of a write: longer than the server's own, so that the server's response is received.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(65);
@@ -55,15 +55,18 @@ impl fmt::Debug for ApiClient {
 
 /// A successful response, or a 304.
 #[derive(Debug)]
-pub(crate) struct ApiResponse {
-    pub(crate) code: StatusCode,
-    pub(crate) etag: Option<HeaderValue>,
-    pub(crate) body: Bytes,
+pub struct ApiResponse {
+    /// The HTTP status.
+    pub code: StatusCode,
+    /// The ETag, if the server sent one.
+    pub etag: Option<HeaderValue>,
+    /// The whole body.
+    pub body: Bytes,
 }
 
 /// A failed request.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApiError {
+pub enum ApiError {
     /// The server responded with this error status.
     #[error("{0}")]
     Status(Box<Status>),
@@ -85,7 +88,7 @@ impl ApiError {
 
     /// True if the server says that exactly this object does not exist. A 404 without this name only says that a path
     /// is not served, which proves nothing about objects.
-    pub(crate) fn is_object_not_found(&self, resource: GroupVersionResource<&str>, name: &str) -> bool {
+    pub fn is_object_not_found(&self, resource: GroupVersionResource<&str>, name: &str) -> bool {
         self.status().is_some_and(|status| {
             status.reason == StatusReason::NotFound
                 && status.details.as_ref().is_some_and(|details| {
@@ -101,8 +104,13 @@ impl ApiError {
         })
     }
 
+    /// True if the server answered 404. Of an object this proves something only for resources that every server of the cluster serves.
+    pub fn is_not_found(&self) -> bool {
+        self.status().is_some_and(|status| status.http_code() == 404)
+    }
+
     /// True if the object was changed since it was read, or replaced by another.
-    pub(crate) fn is_conflict(&self) -> bool {
+    pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(|status| status.http_code() == 409)
     }
 
@@ -122,7 +130,8 @@ impl ApiClient {
         Self { connections, authorization, user_agent: HeaderValue::try_from(agent).expect("agents are plain text") }
     }
 
-    pub(crate) async fn get(&self, path: &str, accept: &'static str) -> Result<ApiResponse, ApiError> {
+    /// Reads an object, a list or a document.
+    pub async fn get(&self, path: &str, accept: &'static str) -> Result<ApiResponse, ApiError> {
         self.send(self.request(Method::GET, path).header(ACCEPT, accept), Bytes::new(), READ_TIMEOUT).await
     }
 
@@ -140,11 +149,13 @@ impl ApiClient {
         self.send(request, Bytes::new(), READ_TIMEOUT).await
     }
 
-    pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<ApiResponse, ApiError> {
+    /// Creates an object in a collection.
+    pub async fn create(&self, path: &str, object: &Value) -> Result<ApiResponse, ApiError> {
         self.send_write(Method::POST, path, "application/json", object).await
     }
 
-    pub(crate) async fn update(&self, path: &str, object: &Value) -> Result<ApiResponse, ApiError> {
+    /// Replaces an object.
+    pub async fn update(&self, path: &str, object: &Value) -> Result<ApiResponse, ApiError> {
         self.send_write(Method::PUT, path, "application/json", object).await
     }
 
@@ -153,11 +164,12 @@ impl ApiClient {
     }
 
     /// Deletes an object, or all objects of a collection.
-    pub(crate) async fn delete(&self, path: &str, options: &Value) -> Result<ApiResponse, ApiError> {
+    pub async fn delete(&self, path: &str, options: &Value) -> Result<ApiResponse, ApiError> {
         self.send_write(Method::DELETE, path, "application/json", options).await
     }
 
-    pub(crate) async fn watch(&self, path: &str, accept: &'static str) -> Result<ApiWatchStream, ApiError> {
+    /// Starts a watch.
+    pub async fn watch(&self, path: &str, accept: &'static str) -> Result<ApiWatchStream, ApiError> {
         let request = self.request(Method::GET, path).header(ACCEPT, accept);
         let request = request.body(Full::default()).map_err(|error| ApiError::InvalidResponse(error.to_string()))?;
         let begin = async {

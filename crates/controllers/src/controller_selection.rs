@@ -15,11 +15,19 @@ pub enum Controller {
     RootCaPublisher,
     /// Keeps the status of resource quotas.
     ResourceQuota,
+    /// Executes StorageVersionMigrations.
+    StorageVersionMigrator,
 }
 
 impl Controller {
-    const ALL: [Self; 5] =
-        [Self::Namespace, Self::GarbageCollector, Self::ServiceAccount, Self::RootCaPublisher, Self::ResourceQuota];
+    const ALL: [Self; 6] = [
+        Self::Namespace,
+        Self::GarbageCollector,
+        Self::ServiceAccount,
+        Self::RootCaPublisher,
+        Self::ResourceQuota,
+        Self::StorageVersionMigrator,
+    ];
 
     /// kube-controller-manager's name of the controller, and its older alias.
     pub fn names(self) -> [&'static str; 2] {
@@ -29,6 +37,7 @@ impl Controller {
             Self::ServiceAccount => ["serviceaccount-controller", "serviceaccount"],
             Self::RootCaPublisher => ["root-ca-certificate-publisher-controller", "root-ca-cert-publisher"],
             Self::ResourceQuota => ["resourcequota-controller", "resourcequota"],
+            Self::StorageVersionMigrator => ["storage-version-migrator-controller", "svm"],
         }
     }
 
@@ -98,11 +107,16 @@ mod tests {
 
     #[test]
     fn parse_selects_controllers_by_name_and_star() {
-        use Controller::{GarbageCollector, Namespace, ResourceQuota, RootCaPublisher, ServiceAccount};
+        use Controller::{
+            GarbageCollector, Namespace, ResourceQuota, RootCaPublisher, ServiceAccount, StorageVersionMigrator,
+        };
         check("*", &Controller::ALL);
         check("", &[]);
-        check("*,-namespace", &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota]);
-        check("-garbage-collector-controller,*", &[Namespace, ServiceAccount, RootCaPublisher, ResourceQuota]);
+        check(
+            "*,-namespace",
+            &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota, StorageVersionMigrator],
+        );
+        check("-garbage-collector-controller,*,-svm", &[Namespace, ServiceAccount, RootCaPublisher, ResourceQuota]);
         check("namespace-controller,garbagecollector", &[Namespace, GarbageCollector]);
         check("-namespace,namespace", &[]);
         check("-namespace,-garbagecollector", &[]);

@@ -13,7 +13,7 @@ const LEASES: GroupVersionResource<&str> =
 
 /// Leases of the API server.
 #[derive(Debug)]
-pub(crate) struct ApiLeaseClient(pub(crate) ApiClient);
+pub struct ApiLeaseClient(pub ApiClient);
 
 impl LeaseClient for ApiLeaseClient {
     fn get(&self, namespace: &str, name: &str) -> LeaseFuture<'_, Option<Lease>> {

@@ -1,5 +1,5 @@
 //! The controllers that every cluster needs: namespace deletion, garbage collection, the default objects of each
-//! namespace, and the status of quotas.
+//! namespace, the status of quotas, and storage migrations.
 //!
 //! They are ordinary API clients: discovery, requests and watches over TLS to this server's own address, each under the
 //! service account and the RBAC roles that kube-controller-manager uses for it. The rules for what a response proves
@@ -15,6 +15,7 @@ mod garbage_collector;
 mod informer;
 mod leases;
 pub mod metrics;
+pub mod migrations;
 mod namespace_defaults;
 mod namespaces;
 mod quotas;
@@ -27,11 +28,11 @@ use std::time::Duration;
 use election::{ElectionTimings, Elector};
 use tasks::Tasks;
 
-pub use client::{ApiClient, ApiServerAddress, ClientConnections};
+pub use client::{ApiClient, ApiServerAddress, ClientConnections, ServerTrust};
 pub use controller_selection::{Controller, ControllerSelection};
+pub use leases::ApiLeaseClient;
 pub use metrics::Metrics;
 
-use crate::leases::ApiLeaseClient;
 use crate::metrics::LeaderStatus;
 
 /// The namespace of the election leases.
@@ -53,6 +54,8 @@ pub struct ControllerTokens {
     pub root_ca_publisher: String,
     /// Token of `system:serviceaccount:kube-system:resourcequota-controller`.
     pub resource_quota_controller: String,
+    /// Token of `system:serviceaccount:kube-system:storage-version-migrator-controller`.
+    pub storage_version_migrator: String,
     /// Token of `system:kube-controller-manager`, which reads what several controllers need.
     pub controller_manager: String,
     /// Token of `system:apiserver`, the server itself, for leader election.
@@ -74,6 +77,8 @@ pub struct Config {
     pub holder: String,
     /// The gates of this server.
     pub gates: kinds::FeatureGates,
+    /// Settings of storage migrations; `None` if this server does not serve StorageVersionMigrations.
+    pub migrations: Option<migrations::MigrationConfig>,
     /// The wall clock.
     pub clock: fn() -> jiff::Timestamp,
 }
@@ -113,6 +118,21 @@ pub fn start(config: &Config, metrics: &Metrics, tasks: &Tasks, connection_tasks
         let (gauges, gates) = (metrics.queue_gauges("resourcequota"), config.gates.clone());
         let work = quotas::Config { client, gauges, gates, clock };
         candidate.run(tasks, move || quotas::run(work.clone()));
+    }
+    if let Some(settings) = config.migrations.clone()
+        && config.selection.is_enabled(Controller::StorageVersionMigrator)
+    {
+        let candidate = stand("storage-version-migrator-controller");
+        let account = "system:serviceaccount:kube-system:storage-version-migrator-controller";
+        let work = migrations::Config {
+            client: client(&tokens.storage_version_migrator, account),
+            reader: client(&tokens.controller_manager, "shared-informers"),
+            creator: client(&tokens.server, "migrate-automatically"),
+            settings,
+            metrics: metrics.migrations(),
+            clock,
+        };
+        candidate.run(tasks, move || migrations::run(work.clone()));
     }
     let accounts = config.selection.is_enabled(Controller::ServiceAccount).then(|| {
         client(&tokens.service_account_controller, "system:serviceaccount:kube-system:service-account-controller")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
+use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry};
 use tokio::time::Instant;
 
 /// The metrics of all controllers, with kube-controller-manager's names where it has one.
@@ -15,6 +15,18 @@ pub struct Metrics {
     depth: IntGaugeVec,
     leader_status: IntGaugeVec,
     oldest_item_age: OldestItemAge,
+    migrations: MigrationMetrics,
+}
+
+/// The metrics of storage migrations.
+#[derive(Clone, Debug)]
+pub(crate) struct MigrationMetrics {
+    outdated: IntGaugeVec,
+    waiting: IntGaugeVec,
+    rewritten: IntCounter,
+    results: IntCounterVec,
+    /// Resources with gauges.
+    shown: Arc<Mutex<Vec<String>>>,
 }
 
 /// The gauges of one controller's work queue.
@@ -57,11 +69,16 @@ impl Metrics {
                 gauge: GaugeVec::new(oldest, &["name"]).expect("the name is well-formed"),
                 since: Arc::default(),
             },
+            migrations: MigrationMetrics::new(),
         };
-        let all: [Box<dyn Collector>; 3] = [
+        let all: [Box<dyn Collector>; 7] = [
             Box::new(metrics.depth.clone()),
             Box::new(metrics.leader_status.clone()),
             Box::new(metrics.oldest_item_age.clone()),
+            Box::new(metrics.migrations.outdated.clone()),
+            Box::new(metrics.migrations.waiting.clone()),
+            Box::new(metrics.migrations.rewritten.clone()),
+            Box::new(metrics.migrations.results.clone()),
         ];
         for collector in all {
             registry.register(collector).expect("each is registered once");
@@ -77,10 +94,67 @@ impl Metrics {
         self.leader_status.with_label_values(&[name]).set(value);
     }
 
+    pub(crate) fn migrations(&self) -> MigrationMetrics {
+        self.migrations.clone()
+    }
+
     pub(crate) fn queue_gauges(&self, name: &'static str) -> QueueGauges {
         let gauges = QueueGauges { metrics: self.clone(), name };
         gauges.set(0, None);
         gauges
+    }
+}
+
+impl MigrationMetrics {
+    fn new() -> Self {
+        let outdated = Opts::new(
+            "unskew_storage_migration_outdated_objects",
+            "Objects of a resource under migration that are not stored in the version of the servers.",
+        );
+        let waiting = Opts::new(
+            "unskew_storage_migration_waiting",
+            "1 if a storage migration waits: servers disagree, or something is unavailable or refused.",
+        );
+        let rewritten =
+            Opts::new("unskew_storage_migration_rewritten_objects_total", "Objects that storage migrations rewrote.");
+        let results = Opts::new("unskew_storage_migrations_total", "Storage migrations that ended, by result.");
+        Self {
+            outdated: IntGaugeVec::new(outdated, &["resource"]).expect("the name is well-formed"),
+            waiting: IntGaugeVec::new(waiting, &["resource"]).expect("the name is well-formed"),
+            rewritten: IntCounter::with_opts(rewritten).expect("the name is well-formed"),
+            results: IntCounterVec::new(results, &["result"]).expect("the name is well-formed"),
+            shown: Arc::default(),
+        }
+    }
+
+    pub(crate) fn show_progress(&self, resource: &str, outdated: u64, is_waiting: bool) {
+        let mut shown = self.shown.lock();
+        if !shown.iter().any(|known| known == resource) {
+            shown.push(resource.to_owned());
+        }
+        self.outdated.with_label_values(&[resource]).set(i64::try_from(outdated).unwrap_or(i64::MAX));
+        self.waiting.with_label_values(&[resource]).set(i64::from(is_waiting));
+    }
+
+    /// Removes the gauges of resources without a migration.
+    pub(crate) fn retain(&self, mut is_migrated: impl FnMut(&str) -> bool) {
+        self.shown.lock().retain(|resource| {
+            let is_kept = is_migrated(resource);
+            if !is_kept {
+                // They exist: each was shown.
+                let _ = self.outdated.remove_label_values(&[resource]);
+                let _ = self.waiting.remove_label_values(&[resource]);
+            }
+            is_kept
+        });
+    }
+
+    pub(crate) fn count_rewrite(&self) {
+        self.rewritten.inc();
+    }
+
+    pub(crate) fn count_result(&self, result: &str) {
+        self.results.with_label_values(&[result]).inc();
     }
 }
 
@@ -137,6 +211,7 @@ mod tests {
             leader_election_master_status{name="garbage"} 0
             leader_election_master_status{name="namespace"} 1
             unskew_controller_oldest_item_seconds{name="namespace"} 7
+            unskew_storage_migration_rewritten_objects_total 0
             workqueue_depth{name="namespace"} 3"#]]
         .assert_eq(&lines.join("\n"));
     }

@@ -1,7 +1,7 @@
 //! The two traits in which an API server and a gateway differ, and the values that they get.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use api::Target;
@@ -42,6 +42,8 @@ pub struct AuthorizedRequest<'a, Caller> {
     pub target: &'a Target<'a>,
     /// The authenticated caller.
     pub caller: Caller,
+    /// The address that the client connects from.
+    pub client_ip: IpAddr,
     /// The deadline, for requests that are not long-running.
     pub deadline: Instant,
     /// The record to which the handler adds what it learns.
@@ -67,16 +69,25 @@ pub trait AccessControl: fmt::Debug + Send + Sync + 'static {
     fn impersonate(&self, caller: Self::Caller, request: &mut Request) -> Result<Self::Caller, Error>;
 
     /// Checks that the caller may do this, and records why or why not.
-    fn authorize(&self, caller: &Self::Caller, target: &Target<'_>, record: &RequestRecord) -> Result<(), Error>;
+    fn authorize(
+        &self,
+        caller: &Self::Caller,
+        target: &Target<'_>,
+        record: &RequestRecord,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// True if the caller may read one of the pipeline's own pages that is not public. `path` is the request's own path, or that of
     /// another page with the same content.
     fn may_read_page(&self, caller: &Self::Caller, request: &Request, path: &str) -> impl Future<Output = bool> + Send {
         // The request's own path was authorized before.
-        let unrecorded = RequestRecord::default();
-        let is_allowed =
-            || Target::parse("GET", path).is_ok_and(|page| self.authorize(caller, &page, &unrecorded).is_ok());
-        std::future::ready(path == request.uri().path() || is_allowed())
+        let is_authorized = path == request.uri().path();
+        async move {
+            if is_authorized {
+                return true;
+            }
+            let Ok(page) = Target::parse("GET", path) else { return false };
+            self.authorize(caller, &page, &RequestRecord::default()).await.is_ok()
+        }
     }
 
     /// The users that audit events name.

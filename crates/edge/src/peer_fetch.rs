@@ -26,7 +26,7 @@ impl Fetch for PeerFetch {
         let FetchRequest { server, address, path, mut headers, bytes_max } = request;
         self.user.write_headers(&mut headers);
         Box::pin(async move {
-            let candidate = Candidate { id: server.name().clone(), address };
+            let candidate = Candidate::new(server.name().clone(), address);
             let response =
                 self.forwarder.get(&candidate, &path, headers, bytes_max).await.map_err(|error| fetch_error(&error))?;
             let (head, body) = response.into_parts();

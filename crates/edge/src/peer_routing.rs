@@ -292,7 +292,7 @@ impl PeerRouting {
 pub fn candidates(view: &View, members: &[MemberIndex]) -> Vec<Candidate> {
     let candidates = members.iter().filter_map(|&index| {
         let address = view.address(index)?.clone();
-        Some(Candidate { id: view.member(index).server.name().clone(), address })
+        Some(Candidate::new(view.member(index).server.name().clone(), address))
     });
     candidates.collect()
 }

@@ -159,7 +159,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         record.set_user(target, || access.user_name(&caller, &request), || access.audited_users(&caller).user);
         let caller = access.impersonate(caller, &mut request)?;
         record.set_impersonated(|| access.audited_users(&caller).impersonated);
-        access.authorize(&caller, target, record)?;
+        access.authorize(&caller, target, record).await?;
         let hop = Hop::take_from_headers(request.headers_mut(), access.request_sender(&caller));
         if let Some(page) = self.serve_own_page(&caller, &request, hop).await {
             return page;
@@ -173,7 +173,9 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         });
         let response = match destination {
             Destination::Local(why) => {
-                self.serve_locally(AuthorizedRequest { target, caller, deadline, record }, request, why).await?
+                let client_ip = connection.client.client_address.ip();
+                let authorized = AuthorizedRequest { target, caller, client_ip, deadline, record };
+                self.serve_locally(authorized, request, why).await?
             }
             Destination::Peer(peer_destination) => {
                 let user = access.forwarded_user(&caller)?;

@@ -17,7 +17,7 @@ pub fn json_response(body: impl Into<Body>) -> Response {
 }
 
 /// A page as Go's `http.Error` writes it.
-pub(crate) fn plain_text_response(status: StatusCode, content: String) -> Response {
+pub fn plain_text_response(status: StatusCode, content: String) -> Response {
     let mut response = Response::new(Body::from(content));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -11,6 +11,7 @@
 
 mod attempt;
 mod bandwidth;
+mod candidate;
 mod classify;
 mod error;
 mod fetch;
@@ -36,8 +37,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use api::Verb;
 use api::target::ResourceTarget;
-use api::{Address, Verb};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
@@ -48,6 +49,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use transport::peer::{BoxError, Connector, PoolLimits};
 
+pub use candidate::Candidate;
 pub use error::{Execution, ForwardError, PeerError, PeerFailure};
 pub use fetch::GetError;
 pub use forwarded_response::{FailedAttempts, ForwardedBody, RespondingPeer};
@@ -126,16 +128,6 @@ impl Default for ForwardLimits {
             pool: PoolLimits::default(),
         }
     }
-}
-
-/// A server that can serve a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// Identifies the server in metrics, logs and [`RespondingPeer`]; what it means is the caller's concern.
-    pub id: Arc<str>,
-    /// Where the server listens. A candidate with another address under the same id is a new one: nothing that was observed of the
-    /// old one counts.
-    pub address: Address,
 }
 
 /// How to forward a request: everything apart from the HTTP request itself.

@@ -52,20 +52,20 @@ impl PeerSet {
     /// Returns what is known of a candidate; a new entry if its address has changed.
     pub(super) fn get(&self, candidate: &Candidate) -> Arc<Peer> {
         let peers = self.peers.read();
-        if let Some(peer) = peers.get(&candidate.id).filter(|peer| peer.candidate.address == candidate.address) {
+        if let Some(peer) = peers.get(&candidate.id).filter(|peer| peer.candidate.is_reached_like(candidate)) {
             return peer.clone();
         }
         drop(peers);
         let mut peers = self.peers.write();
         let peer = peers.entry(candidate.id.clone()).or_insert_with(|| self.new_peer(candidate));
-        if peer.candidate.address != candidate.address {
+        if !peer.candidate.is_reached_like(candidate) {
             *peer = self.new_peer(candidate);
         }
         peer.clone()
     }
 
     fn new_peer(&self, candidate: &Candidate) -> Arc<Peer> {
-        let Candidate { id, address } = candidate;
+        let Candidate { id, address, connector } = candidate;
         let ForwardLimits { in_flight_max, queue, .. } = self.limits;
         let host = HeaderValue::try_from(address.to_string()).expect("an address has no odd characters");
         let pool = |connector: &Arc<Connector>| {
@@ -74,7 +74,7 @@ impl PeerSet {
         Arc::new(Peer {
             candidate: candidate.clone(),
             host,
-            front_proxy_pool: pool(&self.config.front_proxy_connector),
+            front_proxy_pool: pool(connector.as_ref().unwrap_or(&self.config.front_proxy_connector)),
             passthrough_pool: self.config.passthrough_connector.as_ref().map(pool),
             may_vouch: AtomicBool::new(self.config.vouching_policy == VouchingPolicy::AllPeers),
             limits: self.limits,
@@ -284,7 +284,7 @@ impl Peer {
         failing.consecutive_failures = failing.consecutive_failures.saturating_add(1);
         failing.backoff_until = Instant::now() + REST.after(failing.consecutive_failures);
         if !self.is_failing.swap(true, Ordering::Relaxed) {
-            let Candidate { id, address } = &self.candidate;
+            let Candidate { id, address, .. } = &self.candidate;
             tracing::warn!(peer = %id, %address, error = %error, "peer failed");
         }
     }
@@ -296,7 +296,7 @@ impl Peer {
         let mut failing = self.failure_state.lock();
         failing.consecutive_failures = 0;
         if self.is_failing.swap(false, Ordering::Relaxed) {
-            let Candidate { id, address } = &self.candidate;
+            let Candidate { id, address, .. } = &self.candidate;
             tracing::info!(peer = %id, %address, "peer recovered");
         }
     }

@@ -1,5 +1,5 @@
-use api::Status;
 use api::status::{CAUSE_NOT_SERVED_BY_PEER, CAUSE_PEER_NOT_READY};
+use api::{Address, Status};
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use parking_lot::Mutex;
@@ -145,7 +145,7 @@ fn server(number: usize) -> Arc<str> {
 
 fn candidate(number: usize, peer: &ScriptedPeer) -> Candidate {
     let address = Address::new("127.0.0.1", peer.address.port()).unwrap();
-    Candidate { id: server(number), address }
+    Candidate::new(server(number), address)
 }
 
 /// The status of a server that executed nothing, as a peer sends it.

@@ -78,7 +78,12 @@ impl AccessControl for GatewayAccessControl {
         Ok(caller)
     }
 
-    fn authorize(&self, _caller: &GatewayCaller, _target: &Target<'_>, _record: &RequestRecord) -> Result<(), Error> {
+    async fn authorize(
+        &self,
+        _caller: &GatewayCaller,
+        _target: &Target<'_>,
+        _record: &RequestRecord,
+    ) -> Result<(), Error> {
         Ok(())
     }
 

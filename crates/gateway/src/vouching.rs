@@ -57,7 +57,7 @@ pub trait VouchingEnforcer: Send + Sync {
 impl VouchingEnforcer for Forwarder {
     fn set_vouching(&self, upstream: &Upstream, is_allowed: bool) {
         let Upstream { server, address, .. } = upstream;
-        let candidate = Candidate { id: server.name().clone(), address: address.clone() };
+        let candidate = Candidate::new(server.name().clone(), address.clone());
         Self::set_vouching(self, &candidate, is_allowed);
     }
 

@@ -94,6 +94,30 @@ pub enum ResponseKind {
     Foreign(&'static str, &'static str, &'static str),
 }
 
+/// The versions that `GET /version` of a kube-apiserver shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StockServerVersion {
+    /// The release of the program.
+    pub binary: Release,
+    /// `--emulated-version`.
+    pub emulated: Release,
+    /// `--min-compatibility-version`.
+    pub min_compatibility: Release,
+}
+
+/// Resources that kube-apiserver stores in a version that emulation does not change, in 1.35 and later.
+const STORAGE_OVERRIDES: &[&str] = &[
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "clustertrustbundles",
+    "podcertificaterequests",
+    "leasecandidates",
+    "devicetaintrules",
+    "workloads",
+    "storageversionmigrations",
+    "customresourcedefinitions",
+];
+
 /// How objects of a kind are stored.
 #[derive(Clone, Copy, Debug)]
 enum KindStorage {
@@ -157,6 +181,44 @@ impl BuiltInKind {
         }
     }
 
+    /// The version in which a stock kube-apiserver stores objects. `None` if it does not have the kind, or if the rule of
+    /// its release is not known: of emulation before 1.35.
+    pub fn storage_version_of(&self, server: StockServerVersion) -> Option<&'static str> {
+        let StockServerVersion { binary, emulated, min_compatibility } = server;
+        if emulated == binary && min_compatibility.minor() + 1 == binary.minor() {
+            return self.storage_version(binary);
+        }
+        if binary < Release::R35 {
+            return None;
+        }
+        self.storage_version(binary)?;
+        // kube-apiserver's overrides count whatever is emulated.
+        if self.has_storage_override(binary) {
+            return self.storage_version(binary);
+        }
+        let introduced_by = |release: Release| {
+            move |version: &&'static KindVersion| version.served.is_some_and(|served| served.since <= release)
+        };
+        let is_alpha = |version: &KindVersion| StabilityLevel::of_version(version.name) == StabilityLevel::Alpha;
+        let mut versions = self.served_versions(binary);
+        let found = match binary < Release::R37 {
+            true => versions.find(introduced_by(min_compatibility)),
+            false => versions
+                .find(|version| !is_alpha(version) && introduced_by(min_compatibility)(version))
+                .or_else(|| self.served_versions(binary).find(introduced_by(emulated))),
+        };
+        found.or_else(|| self.served_versions(binary).next()).map(|version| version.name)
+    }
+
+    /// True if kube-apiservers of this release store the kind in a version of their own choice.
+    fn has_storage_override(&self, binary: Release) -> bool {
+        match self.plural {
+            "volumeattributesclasses" => binary == Release::R35,
+            "podgroups" => binary >= Release::R36,
+            plural => STORAGE_OVERRIDES.contains(&plural),
+        }
+    }
+
     /// The other group that stores the objects under the same resource name; `None` if the kind stores its own.
     pub fn storage_group(&self) -> Option<&'static str> {
         match self.storage {
@@ -208,6 +270,49 @@ impl StabilityLevel {
             (true, _) => Self::Alpha,
             (false, true) => Self::Beta,
             (false, false) => Self::Stable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groups::find_kind;
+    use Release::*;
+
+    #[track_caller]
+    fn check(group: &str, resource: &str, [binary, emulated, min_compatibility]: [Release; 3], expected: Option<&str>) {
+        let kind = find_kind(group, resource).unwrap();
+        let server = StockServerVersion { binary, emulated, min_compatibility };
+        assert_eq!(kind.storage_version_of(server), expected, "{resource} of {server:?}");
+    }
+
+    /// Measured on kube-apiserver 1.36.4 with `--min-compatibility-version`.
+    #[test]
+    fn stock_server_stores_versions_that_its_minimum_release_reads() {
+        for resource in ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"] {
+            check("resource.k8s.io", resource, [R36, R36, R35], Some("v1"));
+            check("resource.k8s.io", resource, [R36, R36, R33], Some("v1beta2"));
+        }
+        let classes = |versions, expected| check("storage.k8s.io", "volumeattributesclasses", versions, expected);
+        classes([R36, R36, R35], Some("v1"));
+        classes([R36, R36, R34], Some("v1"));
+        classes([R36, R36, R33], Some("v1beta1"));
+        classes([R36, R34, R33], Some("v1beta1"));
+        classes([R35, R35, R35], Some("v1beta1"));
+        classes([R34, R33, R32], None);
+        check("", "pods", [R36, R33, R33], Some("v1"));
+        check("certificates.k8s.io", "clustertrustbundles", [R35, R32, R31], Some("v1beta1"));
+    }
+
+    #[test]
+    fn stock_server_with_defaults_stores_the_version_of_its_release() {
+        for release in &Release::ALL[1..] {
+            let before = Release::ALL[release.index() - 1];
+            let server = StockServerVersion { binary: *release, emulated: *release, min_compatibility: before };
+            for kind in crate::groups::GROUPS.into_iter().flat_map(|group| group.kinds) {
+                assert_eq!(kind.storage_version_of(server), kind.storage_version(*release), "{}", kind.plural);
+            }
         }
     }
 }

@@ -88,10 +88,13 @@ mod workload;
 pub use diff::{ReleaseDiff, diff_releases};
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 pub use groups::{has_built_in_group_name, may_be_built_in};
-pub use kind::{BuiltInGroup, BuiltInKind, BuiltInSubresource, KindScope, KindVersion, ResponseKind};
+pub use kind::{
+    BuiltInGroup, BuiltInKind, BuiltInSubresource, KindScope, KindVersion, ResponseKind, StockServerVersion,
+};
 pub use release::{Release, ReleaseError};
 pub use runtime_config::{RuntimeConfig, RuntimeConfigError};
 pub use served_resources::{ServedResource, ServedResources, StoredResource};
+pub use service::keep_allocated_values;
 pub use service::validation::validate_service_addresses;
 pub use strategy::{KindStrategy, SubresourceStrategy};
 pub use types::types_of;

@@ -14,6 +14,9 @@ use crate::release::Release;
 use crate::served_resources::{ServedResource, ServedResources};
 use crate::types::types_of;
 
+/// Group and version of the core types.
+const CORE_VERSION: (&str, &str) = ("", "v1");
+
 /// The documents of one server, each built once, at its first request.
 #[derive(Debug)]
 pub struct OpenApi {
@@ -91,12 +94,12 @@ impl OpenApi {
 
     /// `/openapi/v2` with the parts of custom resources. Not kept.
     pub fn swagger_with(&self, parts: impl IntoIterator<Item = OpenApiPart>) -> OpenApiDocument {
-        self.build(self.served_resources.resources(), |api| api.to_swagger(parts))
+        self.build(self.served_resources.resources(), &self.group_versions(), |api| api.to_swagger(parts))
     }
 
     /// `/openapi/v2` in protobuf, with the parts of custom resources. Not kept.
     pub fn swagger_protobuf_with(&self, parts: impl IntoIterator<Item = OpenApiPart>) -> OpenApiDocument {
-        self.build(self.served_resources.resources(), |api| api.to_swagger_protobuf(parts))
+        self.build(self.served_resources.resources(), &self.group_versions(), |api| api.to_swagger_protobuf(parts))
     }
 
     /// The release whose built-in types the documents have.
@@ -113,20 +116,25 @@ impl OpenApi {
 
     fn build_group_version(&self, version: &GroupVersionDocument) -> OpenApiDocument {
         let resources = version.resources.iter().map(|position| &self.served_resources.resources()[*position]);
-        self.build(resources, |api| api.to_openapi_v3())
+        let own = resources.clone().next().map(|served| (served.group.name, served.version.name));
+        // Types that belong to all group-versions name that of the document, and the core version.
+        let group_versions: BTreeSet<_> = [CORE_VERSION].into_iter().chain(own).collect();
+        let group_versions: Vec<_> = group_versions.into_iter().collect();
+        self.build(resources, &group_versions, |api| api.to_openapi_v3())
     }
 
     fn build<'s>(
         &'s self,
         resources: impl IntoIterator<Item = &'s ServedResource>,
+        group_versions: &[(&str, &str)],
         encode: impl FnOnce(ApiDescription<'_>) -> OpenApiDocument,
     ) -> OpenApiDocument {
         let release = self.served_resources.release();
         encode(ApiDescription {
             types: types_of(release),
-            version: &format!("v{release}"),
+            version: &release.to_string(),
             operations: &paths::operations_by_path(resources),
-            group_versions: &self.group_versions(),
+            group_versions,
         })
     }
 }

@@ -20,6 +20,7 @@ use crate::strategy::{KindStrategy, LENIENT_RULES};
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { name_rule: NameRule::Label1035, allows_create_on_update: true, ..LENIENT_RULES },
     returns_deleted_object: true,
+    allocates_addresses: true,
     prepare_for_create,
     prepare_for_update,
     validate: validation::check_service,
@@ -39,28 +40,26 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
     if lacks_cluster_ips(spec) && !string_field(spec, "clusterIP").is_empty() {
         spec.insert("clusterIPs".to_owned(), json!([string_field(spec, "clusterIP")]));
     }
+    drop_internal_traffic_policy(spec);
     Ok(())
 }
 
-/// Keeps allocated addresses and ports that the client did not repeat, and drops those that no longer apply.
-fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
-    let Some(old) = old.get("spec").and_then(Value::as_object) else { return Ok(()) };
-    let Some(new) = new.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
-    sync_cluster_ips(old, new);
-    match (has_cluster_ip_type(old), has_cluster_ip_type(new)) {
-        (true, true) => {
-            if string_field(new, "clusterIP").is_empty() {
-                copy_field(old, new, "clusterIP");
-            }
-            if lacks_cluster_ips(new) {
-                copy_field(old, new, "clusterIPs");
-            }
+/// kube-apiserver stores the policy of ExternalName services, which do not need it, and drops it from every response.
+fn drop_internal_traffic_policy(spec: &mut JsonObject) {
+    if !has_cluster_ip(spec) {
+        spec.remove("internalTrafficPolicy");
+    }
+}
+
+/// Keeps allocated addresses and ports of a spec that the client did not repeat. The allocation comes next.
+pub fn keep_allocated_values(old: &JsonObject, new: &mut JsonObject) {
+    if has_cluster_ip(old) && has_cluster_ip(new) {
+        if string_field(new, "clusterIP").is_empty() {
+            copy_field(old, new, "clusterIP");
         }
-        (true, false) if old.get("clusterIPs") == new.get("clusterIPs") => {
-            new.remove("clusterIP");
-            new.remove("clusterIPs");
+        if lacks_cluster_ips(new) {
+            copy_field(old, new, "clusterIPs");
         }
-        _ => {}
     }
     if has_node_ports(old) && has_node_ports(new) {
         reuse_node_ports(old, new);
@@ -69,7 +68,58 @@ fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Reje
     if has_health_check_node_port(old) && has_health_check_node_port(new) && integer_or_zero(new.get(port)) == 0 {
         copy_field(old, new, port);
     }
+    sync_cluster_ips(old, new);
+}
+
+/// Drops what no longer applies to the type of a service, unless the client changed it. What is allocated was released.
+fn prepare_for_update(old: &JsonObject, new: &mut JsonObject) -> Result<(), Rejection> {
+    let Some(old) = old.get("spec").and_then(Value::as_object) else { return Ok(()) };
+    let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    drop_fields_of_other_types(old, spec);
+    drop_internal_traffic_policy(spec);
+    let is_load_balancer = string_field(spec, "type") == "LoadBalancer";
+    if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut).filter(|_| !is_load_balancer) {
+        status.insert("loadBalancer".to_owned(), json!({}));
+    }
     Ok(())
+}
+
+fn drop_fields_of_other_types(old: &JsonObject, new: &mut JsonObject) {
+    let drop_unchanged = |new: &mut JsonObject, names: &[&str]| {
+        if names.iter().all(|name| old.get(*name) == new.get(*name)) {
+            names.iter().for_each(|name| drop(new.remove(*name)));
+        }
+    };
+    if has_cluster_ip(old) && !has_cluster_ip(new) {
+        drop_unchanged(new, &["clusterIP", "clusterIPs"]);
+        drop_unchanged(new, &["ipFamilies"]);
+        drop_unchanged(new, &["ipFamilyPolicy"]);
+    }
+    let uses_ports = |spec: &JsonObject| matches!(string_field(spec, "type"), "NodePort" | "LoadBalancer");
+    if uses_ports(old) && !uses_ports(new) {
+        drop_node_ports(old, new);
+    }
+    if has_health_check_node_port(old) && !has_health_check_node_port(new) {
+        drop_unchanged(new, &["healthCheckNodePort"]);
+    }
+    let is_load_balancer = |spec: &JsonObject| string_field(spec, "type") == "LoadBalancer";
+    if is_load_balancer(old) && !is_load_balancer(new) {
+        drop_unchanged(new, &["allocateLoadBalancerNodePorts"]);
+        drop_unchanged(new, &["loadBalancerClass"]);
+    }
+    if is_externally_accessible(old) && !is_externally_accessible(new) {
+        drop_unchanged(new, &["externalTrafficPolicy"]);
+    }
+}
+
+/// Drops all node ports, unless one is new.
+fn drop_node_ports(old: &JsonObject, new: &mut JsonObject) {
+    let before = port_numbers(old);
+    if port_numbers(new).iter().any(|(_, number)| *number != 0 && !before.iter().any(|(_, old)| old == number)) {
+        return;
+    }
+    let ports = new.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
+    ports.filter_map(Value::as_object_mut).for_each(|port| drop(port.remove("nodePort")));
 }
 
 /// Keeps `clusterIP` and `clusterIPs` in sync when a client changed only one of them.
@@ -89,15 +139,8 @@ fn sync_cluster_ips(old: &JsonObject, new: &mut JsonObject) {
 
 /// A port without a node port keeps that of the old port of its name, unless another port took it.
 fn reuse_node_ports(old: &JsonObject, new: &mut JsonObject) {
-    let ports = |spec: &JsonObject| -> Vec<(String, i64)> {
-        let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten();
-        ports
-            .filter_map(Value::as_object)
-            .map(|port| (string_field(port, "name").to_owned(), integer_or_zero(port.get("nodePort"))))
-            .collect()
-    };
-    let taken_ports: Vec<i64> = ports(new).into_iter().map(|(_, number)| number).collect();
-    let old_ports: BTreeMap<String, i64> = ports(old).into_iter().collect();
+    let taken_ports: Vec<i64> = port_numbers(new).into_iter().map(|(_, number)| number).collect();
+    let old_ports: BTreeMap<String, i64> = port_numbers(old).into_iter().collect();
     for port in new.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(port) = port.as_object_mut().filter(|port| integer_or_zero(port.get("nodePort")) == 0) else {
             continue;
@@ -109,8 +152,22 @@ fn reuse_node_ports(old: &JsonObject, new: &mut JsonObject) {
     }
 }
 
-fn has_cluster_ip_type(spec: &JsonObject) -> bool {
-    matches!(string_field(spec, "type"), "ClusterIP" | "NodePort" | "LoadBalancer")
+/// The name and the node port of each port; 0 if it has none.
+fn port_numbers(spec: &JsonObject) -> Vec<(String, i64)> {
+    let ports = spec.get("ports").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    ports.map(|port| (string_field(port, "name").to_owned(), integer_or_zero(port.get("nodePort")))).collect()
+}
+
+fn has_cluster_ip(spec: &JsonObject) -> bool {
+    string_field(spec, "type") != "ExternalName"
+}
+
+fn is_externally_accessible(spec: &JsonObject) -> bool {
+    match string_field(spec, "type") {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => spec.get("externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty()),
+        _ => false,
+    }
 }
 
 fn has_node_ports(spec: &JsonObject) -> bool {
@@ -145,6 +202,8 @@ mod tests {
     #[track_caller]
     fn check(old: Value, new: Value, expected: &Value) {
         let [old, mut new] = [old, new].map(|spec| Map::from_iter([("spec".to_owned(), spec)]));
+        let old_spec = old["spec"].as_object().unwrap();
+        keep_allocated_values(old_spec, new["spec"].as_object_mut().unwrap());
         prepare_for_update(&old, &mut new).unwrap();
         assert_eq!(new["spec"], *expected);
     }

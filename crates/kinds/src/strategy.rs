@@ -41,6 +41,8 @@ pub struct KindStrategy {
     pub keeps_status_on_create: bool,
     /// Whether a deletion returns the deleted object instead of a Status.
     pub returns_deleted_object: bool,
+    /// Whether writes allocate and release addresses and ports, as those of services do.
+    pub allocates_addresses: bool,
     /// From this release on, the warning that every response carries.
     pub deprecation: Option<(Release, &'static str)>,
     /// Initializes and validates a new object. The user is the creator.
@@ -92,6 +94,7 @@ impl KindStrategy {
         rules: RULES,
         keeps_status_on_create: false,
         returns_deleted_object: false,
+        allocates_addresses: false,
         deprecation: None,
         prepare_for_create: |_, _| Ok(()),
         prepare_for_update: |_, _| Ok(()),

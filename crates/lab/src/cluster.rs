@@ -16,7 +16,7 @@ use transport::peer::{ClientTlsFiles, Connector, Dialer};
 use transport::pki::CertificateFiles;
 
 use crate::client::{AdminClient, AdminRequest, ClientError};
-use crate::status::collect::fetch_storage_versions;
+use crate::status::collect::{fetch_migrations, fetch_storage_versions};
 use crate::status::{LabInfo, LabSnapshot, Phase, ServerSnapshot};
 
 /// Identity leases of API servers, by the label that kube-apiserver sets.
@@ -31,6 +31,8 @@ const GATEWAY_IDENTITY: &str = "apiserver-gateway";
 pub struct ClusterAccess {
     client: AdminClient,
     address: String,
+    connector: Arc<Connector>,
+    token: Option<String>,
     /// Inline `*-data` credentials as memfds, kept open because the TLS configuration refers to them by path.
     _memfds: Vec<std::fs::File>,
 }
@@ -91,8 +93,19 @@ impl ClusterAccess {
             .map_err(|error| ClusterError::UnsupportedKubeconfig(error.to_string()))?;
         let connector = Arc::new(Connector::new(Reloading::fixed(tls), Dialer::direct()));
         let token = user["token"].as_str().map(str::to_owned);
-        let client = AdminClient::new(&connector, &host, port).with_token(token);
-        Ok(Self { client, address: address.to_owned(), _memfds: memfds })
+        let client = AdminClient::new(&connector, &host, port).with_token(token.clone());
+        Ok(Self { client, address: address.to_owned(), connector, token, _memfds: memfds })
+    }
+
+    /// The client of the address in the kubeconfig.
+    pub fn client(&self) -> &AdminClient {
+        &self.client
+    }
+
+    /// A client of another server, `https://host:port`, with the same credentials.
+    pub fn client_of(&self, address: &str) -> Result<AdminClient, ClusterError> {
+        let (host, port) = host_and_port(address)?;
+        Ok(AdminClient::new(&self.connector, &host, port).with_token(self.token.clone()))
     }
 }
 
@@ -152,6 +165,7 @@ pub async fn fetch_snapshot(access: &ClusterAccess) -> Result<LabSnapshot, Clust
         lab: LabInfo { address: access.address.clone(), ..LabInfo::default() },
         servers: servers_from_leases(&leases.json(), &version, &peers, Timestamp::now()),
         storage_versions: fetch_storage_versions(client).await.unwrap_or_default(),
+        migrations: fetch_migrations(client).await.unwrap_or_default(),
         ..LabSnapshot::default()
     })
 }

@@ -22,6 +22,9 @@ pub struct LabSnapshot {
     pub forwards: Vec<ForwardedRequests>,
     /// Encoding versions per resource, ordered by name. Empty if no server responded.
     pub storage_versions: Vec<StorageVersionSummary>,
+    /// StorageVersionMigrations that have not ended, by name. Empty if the API is not served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub migrations: Vec<MigrationSummary>,
     /// The current rollout, or the last one since the lab was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
@@ -44,6 +47,18 @@ pub struct LabInfo {
     pub store: String,
     /// Pid of the lab itself.
     pub pid: u32,
+}
+
+/// A StorageVersionMigration that has not ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MigrationSummary {
+    /// The name of the object.
+    pub name: String,
+    /// The resource, `secrets` or `deployments.apps`.
+    pub resource: String,
+    /// The message of `Running`; empty if no migrator has taken it.
+    pub message: String,
 }
 
 /// State of one server.

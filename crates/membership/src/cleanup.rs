@@ -107,6 +107,7 @@ mod tests {
         let form = IdentityLeaseTemplate {
             holder: HolderIdentity::new(&server, 1),
             server: server.clone(),
+            component: crate::identity::IDENTITY_LABEL_VALUE.to_owned(),
             hostname: "b".to_owned(),
             address: None,
             duration: Duration::from_secs(1),

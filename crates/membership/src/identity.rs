@@ -1,5 +1,6 @@
 //! The identity of a server, made from its hostname, and the holder identity of one of its processes.
 
+mod component_leases;
 mod identity_lease;
 
 use std::fmt;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest;
 
+pub use component_leases::ComponentLeases;
 pub use identity_lease::{
     ADDRESS_ANNOTATION, HOSTNAME_LABEL, IDENTITY_LABEL, IDENTITY_LABEL_VALUE, IDENTITY_LEASE_NAMESPACE, IdentityLease,
     IdentityLeaseTemplate, NotAnIdentityLease,
@@ -14,8 +16,6 @@ pub use identity_lease::{
 
 /// The prefix of every identity.
 const SERVER_ID_PREFIX: &str = "apiserver-";
-/// The component name in the hash: other components on the same host have other identities.
-const COMPONENT: &str = "kube-apiserver";
 /// The bytes of the digest that are used.
 const DIGEST_BYTES: usize = 16;
 
@@ -26,8 +26,13 @@ pub struct ServerId(Arc<str>);
 impl ServerId {
     /// The identity of the server on this host: kube-apiserver's formula.
     pub fn from_hostname(hostname: &str) -> Self {
+        Self::for_component(hostname, IDENTITY_LABEL_VALUE)
+    }
+
+    /// The identity of a component's server on this host, by the same formula. Components on one host have different identities.
+    pub fn for_component(hostname: &str, component: &str) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
-        for part in [hostname, COMPONENT] {
+        for part in [hostname, component] {
             // Hostnames have at most 255 bytes.
             context.update(&u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
             context.update(part.as_bytes());

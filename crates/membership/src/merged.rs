@@ -15,7 +15,7 @@ use discovery::{
 };
 
 use crate::documents::ServerDocument;
-use crate::exclusion::Exclusion;
+use crate::exclusion::{DefinitionState, Exclusion};
 use crate::identity::ServerId;
 
 /// The contribution of one server.
@@ -27,8 +27,11 @@ pub struct MergedInput {
     pub liveness: ServerLiveness,
     /// What the server serves.
     pub document: Arc<ServerDocument>,
-    /// The resources of the document that do not count.
+    /// The resources of the document that do not count: of this server's own document only whole versions, which extension API
+    /// servers have taken over.
     pub exclusion: Arc<Exclusion>,
+    /// True for this server.
+    pub is_own: bool,
     /// The groups of custom resources. They count as part of every document, so that all servers order them alike.
     pub shared_groups: Arc<GroupDiscoveryList>,
 }
@@ -138,10 +141,10 @@ fn are_same_inputs(a: &[MergedInput], b: &[MergedInput]) -> bool {
 }
 
 /// A document, its exclusion and the shared groups, by address.
-type ContributionKey = (*const ServerDocument, *const Exclusion, *const GroupDiscoveryList);
+type ContributionKey = (*const ServerDocument, *const Exclusion, *const GroupDiscoveryList, bool);
 
 fn contribution_key(input: &MergedInput) -> ContributionKey {
-    (Arc::as_ptr(&input.document), Arc::as_ptr(&input.exclusion), Arc::as_ptr(&input.shared_groups))
+    (Arc::as_ptr(&input.document), Arc::as_ptr(&input.exclusion), Arc::as_ptr(&input.shared_groups), input.is_own)
 }
 
 /// The contribution of each server. It is computed once per document, and reused from the last inputs.
@@ -159,29 +162,50 @@ fn merge_inputs(
 
 /// The groups of `/apis` without excluded resources, followed by the groups of custom resources.
 fn contribution_to_apis(input: &MergedInput) -> Arc<GroupDiscoveryList> {
-    let own = exclude_from_groups(input.document.apis(), &input.exclusion);
+    let own = exclude_from_groups(input.document.apis(), &input.exclusion, input.is_own);
     if input.shared_groups.items().is_empty() { own } else { Arc::new(own.with_later_groups(&input.shared_groups)) }
 }
 
 fn contribution_to_core(input: &MergedInput) -> Arc<GroupDiscoveryList> {
-    exclude_from_groups(input.document.core(), &input.exclusion)
+    exclude_from_groups(input.document.core(), &input.exclusion, input.is_own)
 }
 
 /// No resource has this name, so it is excluded only with its whole version.
 const WHOLE_VERSION: &str = "";
 
 /// The document without excluded resources, and without versions and groups that become empty. Returns the same `Arc` if
-/// nothing is excluded.
-fn exclude_from_groups(groups: &Arc<GroupDiscoveryList>, exclusion: &Exclusion) -> Arc<GroupDiscoveryList> {
+/// nothing is excluded. Of this server's own document only versions that an extension API server has now are left out.
+fn exclude_from_groups(
+    groups: &Arc<GroupDiscoveryList>,
+    exclusion: &Exclusion,
+    is_own: bool,
+) -> Arc<GroupDiscoveryList> {
     let is_touched = |group: &GroupDiscovery| {
-        group.versions.iter().any(|version| exclusion.affects_version(&group.name, &version.name))
+        group.versions.iter().any(|version| match is_own {
+            true => is_taken_over(group, version, exclusion),
+            false => exclusion.affects_version(&group.name, &version.name),
+        })
     };
     if exclusion.is_empty() || !groups.items().iter().any(|group| is_touched(group)) {
         return groups.clone();
     }
-    Arc::new(groups.filter_map_groups(|group| {
-        if is_touched(group) { exclude_from_group(group, exclusion) } else { Some(group.clone()) }
+    Arc::new(groups.filter_map_groups(|group| match (is_touched(group), is_own) {
+        (false, _) => Some(group.clone()),
+        (true, true) => remove_taken_over_versions(group, exclusion),
+        (true, false) => exclude_from_group(group, exclusion),
     }))
+}
+
+/// True if an extension API server has a whole version now.
+fn is_taken_over(group: &GroupDiscovery, version: &VersionDiscovery, exclusion: &Exclusion) -> bool {
+    let state = exclusion.definition_state(&group.name, &version.name, WHOLE_VERSION);
+    state == Some(DefinitionState::Present)
+}
+
+fn remove_taken_over_versions(group: &GroupDiscovery, exclusion: &Exclusion) -> Option<Arc<GroupDiscovery>> {
+    let versions = group.versions.iter().filter(|version| !is_taken_over(group, version, exclusion));
+    let versions: Vec<_> = versions.cloned().collect();
+    (!versions.is_empty()).then(|| Arc::new(GroupDiscovery { versions, ..group.clone() }))
 }
 
 fn exclude_from_group(group: &GroupDiscovery, exclusion: &Exclusion) -> Option<Arc<GroupDiscovery>> {

@@ -100,6 +100,7 @@ impl PresenceConfig {
         IdentityLeaseTemplate {
             server: self.server.clone(),
             holder: self.holder.clone(),
+            component: crate::identity::IDENTITY_LABEL_VALUE.to_owned(),
             hostname: self.hostname.clone(),
             address: (self.scope == PresenceScope::Full).then(|| self.address.clone()),
             duration: self.timings.lease_duration,

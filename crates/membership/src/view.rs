@@ -248,7 +248,8 @@ fn merged_inputs(
         server: this_server.clone(),
         liveness: ServerLiveness::Live,
         document: local_document.clone(),
-        exclusion: Exclusion::empty(),
+        exclusion: exclusion.clone(),
+        is_own: true,
         shared_groups: shared_groups.clone(),
     };
     let theirs = members.iter().filter_map(|member| {
@@ -257,6 +258,7 @@ fn merged_inputs(
             liveness: liveness_of(member)?,
             document: member.server_document()?.clone(),
             exclusion: exclusion.clone(),
+            is_own: false,
             shared_groups: shared_groups.clone(),
         })
     });

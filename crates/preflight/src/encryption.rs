@@ -30,6 +30,8 @@ pub struct EncryptionConfig {
 struct ResourceKeys {
     /// `secrets`, `deployments.apps`, `*.apps`, `*.` or `*.*`.
     patterns: Vec<String>,
+    /// Provider, scheme and name of the first key; empty if the first provider is `identity`.
+    write_key: String,
     keys: Vec<EncryptionKey>,
 }
 
@@ -125,6 +127,12 @@ impl EncryptionConfig {
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
 
+    /// Provider, scheme and key with which servers encrypt a resource that they write, `aescbc:v1:key1`; empty if they do
+    /// not encrypt it. The key of a KMS plugin is its name.
+    pub fn write_key(&self, group: &str, resource: &str) -> &str {
+        self.entries.iter().find(|entry| entry.covers(group, resource)).map_or("", |entry| &entry.write_key)
+    }
+
     /// Decrypts one value. `storage_key` is the full key, `/registry/secrets/default/a`, which aesgcm authenticates.
     pub fn decrypt(
         &self,
@@ -156,8 +164,18 @@ impl ResourceKeys {
         let patterns = entry["resources"].as_array().into_iter().flatten();
         let patterns = patterns.filter_map(|pattern| pattern.as_str().map(str::to_owned)).collect();
         let mut keys = Vec::new();
+        let mut write_key = None;
         let providers = entry["providers"].as_array().into_iter().flatten().filter_map(Value::as_object).flatten();
         for (name, provider) in providers {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            write_key.get_or_insert_with(|| match name.as_str() {
+                "identity" => String::new(),
+                "kms" => {
+                    let scheme = provider["apiVersion"].as_str().unwrap_or("v1");
+                    format!("kms:{scheme}:{}", text(&provider["name"]))
+                }
+                cipher => format!("{cipher}:v1:{}", text(&provider["keys"][0]["name"])),
+            });
             if matches!(name.as_str(), "identity" | "kms") {
                 continue;
             }
@@ -168,7 +186,7 @@ impl ResourceKeys {
                 keys.push(EncryptionKey::from_value(index, known, key)?);
             }
         }
-        Ok(Self { patterns, keys })
+        Ok(Self { patterns, write_key: write_key.unwrap_or_default(), keys })
     }
 
     fn covers(&self, group: &str, resource: &str) -> bool {

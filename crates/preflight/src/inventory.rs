@@ -259,6 +259,42 @@ fn observe<'v>(
     ObservedForm { envelope, encryption: Some(encrypted), bytes }
 }
 
+/// Version, media type and encryption of one stored value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueForm {
+    /// The encoding version; empty for values that stay encrypted and for CBOR.
+    pub api_version: String,
+    /// The media type; empty for values that stay encrypted.
+    pub media_type: &'static str,
+    /// `provider:scheme:key`; empty for plain values.
+    pub encryption: String,
+}
+
+/// The form of one value of a resource. `key` is the full storage key.
+pub fn value_form(
+    encryption: Option<&EncryptionConfig>,
+    group: &str,
+    resource: &str,
+    key: &[u8],
+    value: &[u8],
+) -> Result<ValueForm, UndecodableReason> {
+    let owner = KeyOwner { class: ResourceClass::Unknown, group, resource, key_prefix: "", name: "" };
+    let mut plain = Vec::new();
+    let observed = observe(encryption, &owner, key, value, &mut plain);
+    let text = |value: EncryptedValue<'_>| format!("{}:{}:{}", value.provider, value.scheme, value.key);
+    match observed.envelope {
+        Envelope::Object { media_type, api_version, .. } => Ok(ValueForm {
+            api_version: api_version.into_owned(),
+            media_type: media_type.as_str(),
+            encryption: observed.encryption.map(text).unwrap_or_default(),
+        }),
+        Envelope::Encrypted(value) => {
+            Ok(ValueForm { api_version: String::new(), media_type: "", encryption: text(value) })
+        }
+        Envelope::Undecodable(reason) => Err(reason),
+    }
+}
+
 struct AddedValue<'k> {
     key: &'k str,
     bytes: u64,

@@ -56,6 +56,13 @@ impl Default for KeyLayout {
 }
 
 impl KeyLayout {
+    /// The keys of a built-in resource after the prefix, `services/specs`; `None` if it is not built in, or stored as a
+    /// resource of another group.
+    pub fn built_in_prefix(&self, group: &str, resource: &str) -> Option<&'static str> {
+        let mut kinds = self.built_in.values();
+        kinds.find(|kind| kind.group == group && kind.resource == resource).map(|kind| kind.key_prefix)
+    }
+
     /// The resource of a key, given without the prefix and its slash: `pods/default/web`.
     pub fn owner<'k>(&self, key: &'k str) -> KeyOwner<'k> {
         let (first, rest) = key.split_once('/').unwrap_or((key, ""));
@@ -88,6 +95,16 @@ mod tests {
         let layout = KeyLayout::default();
         let KeyOwner { class, group, resource, key_prefix, name } = layout.owner(key);
         assert_eq!(format!("{class:?} {group}/{resource} [{key_prefix}] {name}"), expected);
+    }
+
+    #[test]
+    fn built_in_prefix_is_known_for_resources_with_their_own_storage() {
+        let layout = KeyLayout::default();
+        assert_eq!(layout.built_in_prefix("", "services"), Some("services/specs"));
+        assert_eq!(layout.built_in_prefix("apps", "deployments"), Some("deployments"));
+        assert_eq!(layout.built_in_prefix("", "events"), Some("events"));
+        assert_eq!(layout.built_in_prefix("events.k8s.io", "events"), None, "stored as events of the core group");
+        assert_eq!(layout.built_in_prefix("shop.example.com", "orders"), None);
     }
 
     #[test]

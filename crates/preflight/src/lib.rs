@@ -8,6 +8,7 @@
 //! release would do) and [`table`] (both as text). [`releases`] is the only module that uses `kinds`.
 
 pub mod clients;
+mod definitions;
 pub mod encryption;
 pub mod envelope;
 pub mod inventory;

@@ -133,8 +133,24 @@ pub fn render_plan(preflight: &Preflight) -> String {
         steps.push(format!("Run `unskew preflight --to {}` again, until it finds nothing.", preflight.to));
     }
     steps.push("Back up storage: a copy of the SQLite file, or an etcd snapshot.".to_owned());
+    if let Some(from) = preflight.from.as_ref().filter(|from| has_two_steps(from, &preflight.to)) {
+        steps.push(format!(
+            "Give every server of {} the flags --emulated-version={from} --min-compatibility-version={from}: it then serves and \
+             stores what {from} does.",
+            preflight.to
+        ));
+    }
     steps.push(format!("Move one server to {}, and look at its /readyz, at lists and at logs.", preflight.to));
     steps.push("Move the other servers, one after another. Do not turn new APIs on yet.".to_owned());
+    if let Some(from) = preflight.from.as_ref().filter(|from| has_two_steps(from, &preflight.to)) {
+        steps.push("When all are moved, remove --emulated-version, one server after another.".to_owned());
+        let closed = match preflight.closes_way_back.is_empty() {
+            true => format!("Nothing that is stored now becomes unreadable for {from}"),
+            false => format!("From then on {from} cannot read {}", preflight.closes_way_back.join(", ")),
+        };
+        steps.push(format!("Point of no return: remove --min-compatibility-version. {closed}."));
+        steps.push("Run `unskew migrate --all --dry-run`, then `unskew migrate --all`.".to_owned());
+    }
     steps.push(
         "Run `unskew inventory` and `unskew preflight --to` the release before, to see whether the way back is open."
             .to_owned(),
@@ -145,6 +161,13 @@ pub fn render_plan(preflight: &Preflight) -> String {
         let _ = writeln!(text, "  {}. {step}", index + 1);
     }
     text
+}
+
+/// True for an upgrade to a release that has both flags and emulates the present one: three releases back.
+fn has_two_steps(from: &str, to: &str) -> bool {
+    let minor = |release: &str| release.split_once('.').and_then(|(_, minor)| minor.parse::<u32>().ok());
+    let (Some(from), Some(to)) = (minor(from), minor(to)) else { return false };
+    to >= 35 && from < to && to - from <= 3
 }
 
 const fn effect_heading(effect: FindingEffect) -> &'static str {

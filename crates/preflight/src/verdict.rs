@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::clients::ClientUse;
+use crate::definitions::Definitions;
 use crate::encryption::EncryptionConfig;
 use crate::envelope::{Envelope, StoredMediaType};
 use crate::inventory::{Inventory, InventoryBuilder, ResourceInventory, StoredForm};
@@ -33,6 +34,11 @@ pub struct Preflight {
     pub source: String,
     /// The store's revision at which they were read.
     pub revision: Option<u64>,
+    /// The release that the servers have now, if it was given.
+    pub from: Option<String>,
+    /// Resources at rest that the target stores in versions which the present release cannot read: its first write of one
+    /// closes the way back.
+    pub closes_way_back: Vec<String>,
     /// True if nothing was found.
     pub safe: bool,
     /// The gravest first.
@@ -90,6 +96,8 @@ pub struct PreflightBuilder {
     refusals: Vec<String>,
     /// By resource name and field.
     fields: BTreeMap<(String, String), FieldUse>,
+    definitions: Definitions,
+    from: Option<Release>,
     unread_objects: u64,
 }
 
@@ -101,7 +109,14 @@ impl PreflightBuilder {
         (target, refusals): (TargetServer, Vec<String>),
     ) -> Self {
         let inventory = InventoryBuilder::new(prefix, encryption);
-        Self { inventory, target, refusals, fields: BTreeMap::new(), unread_objects: 0 }
+        let (fields, definitions) = (BTreeMap::new(), Definitions::default());
+        Self { inventory, target, refusals, fields, definitions, from: None, unread_objects: 0 }
+    }
+
+    /// With the release that the servers have now, to say what closes the way back to it.
+    #[must_use]
+    pub fn coming_from(self, from: Option<Release>) -> Self {
+        Self { from, ..self }
     }
 
     /// The prefix of all keys, with a slash at its end.
@@ -113,13 +128,15 @@ impl PreflightBuilder {
     pub fn reset(&mut self) {
         self.inventory.reset();
         self.fields.clear();
+        self.definitions.clear();
         self.unread_objects = 0;
     }
 
     /// Adds one value. A key outside the prefix is ignored.
     pub fn add(&mut self, key: &[u8], value: &[u8], revision: u64) {
-        let Self { inventory, target, fields, unread_objects, .. } = self;
+        let Self { inventory, target, fields, definitions, unread_objects, .. } = self;
         inventory.add_and_inspect(key, value, revision, |owner, envelope, plain| {
+            definitions.add(owner, envelope, plain);
             if let Some(dropped) = dropped_fields(target, owner, envelope, plain, unread_objects) {
                 dropped.record(fields, owner);
             }
@@ -128,22 +145,37 @@ impl PreflightBuilder {
 
     /// The verdict on what was added, read at `revision` from `source`.
     pub fn finish(self, source: String, revision: u64, clients: &[ClientUse]) -> Preflight {
-        let Self { inventory, target, refusals, fields, unread_objects } = self;
+        let Self { inventory, target, refusals, fields, definitions, from, unread_objects } = self;
         let inventory = inventory.finish(source, revision);
         let mut findings: Vec<Finding> = refusals.iter().map(|refusal| start_refused(refusal)).collect();
         for resource in &inventory.resources {
             findings.extend(judge_resource(resource, &target));
+            findings.extend(definitions.judge(resource));
         }
         findings.extend(
             fields.into_iter().map(|((resource, field), found)| fields_dropped(&target, resource, &field, found)),
         );
         findings.extend(clients.iter().filter_map(|client| client_refused(&target, client)));
         findings.sort_by_key(|finding| finding.effect);
-        let not_looked_at = not_looked_at(&inventory, clients.is_empty(), unread_objects);
+        let not_looked_at = not_looked_at(&inventory, clients.is_empty(), unread_objects, definitions.unread());
         let to = target.release().to_string();
+        let closes_way_back = from.map(|from| closing_resources(&inventory, &target, from)).unwrap_or_default();
+        let from = from.map(|from| from.to_string());
         let Inventory { source, revision, .. } = inventory;
-        Preflight { to, source, revision, safe: findings.is_empty(), findings, not_looked_at }
+        let safe = findings.is_empty();
+        Preflight { to, source, revision, from, closes_way_back, safe, findings, not_looked_at }
     }
+}
+
+/// Stored resources whose storage version in the target release the present one cannot read, as `resource (version)`.
+fn closing_resources(inventory: &Inventory, target: &TargetServer, from: Release) -> Vec<String> {
+    let built_in = inventory.resources.iter().filter(|resource| resource.class == ResourceClass::BuiltIn);
+    let closing = built_in.filter_map(|ResourceInventory { group, resource, .. }| {
+        let version = target.storage_version(group, resource)?;
+        let is_open = releases::releases_that_read(group, resource, &version).contains(&from);
+        (!is_open).then(|| format!("{} ({version})", qualified_name(group, resource)))
+    });
+    closing.collect()
 }
 
 struct DroppedFields {
@@ -321,15 +353,23 @@ fn client_refused(target: &TargetServer, client: &ClientUse) -> Option<Finding> 
     })
 }
 
-fn not_looked_at(inventory: &Inventory, has_no_clients: bool, unread_objects: u64) -> Vec<String> {
+fn not_looked_at(
+    inventory: &Inventory,
+    has_no_clients: bool,
+    unread_objects: u64,
+    unread_definitions: u64,
+) -> Vec<String> {
     let mut sentences = inventory.not_known.clone();
     let of_class = |class| inventory.resources.iter().filter(move |resource| resource.class == class);
     let custom: u64 = of_class(ResourceClass::Custom).map(|resource| resource.objects).sum();
     if custom > 0 {
         sentences.push(format!(
-            "{}: their definitions decide how they are read, not the release.",
+            "{}: their schemas and conversion webhooks; only the versions of their definitions.",
             count_of(custom, "custom object")
         ));
+    }
+    if unread_definitions > 0 {
+        sentences.push(format!("{}: damaged, or in an unknown encoding.", count_of(unread_definitions, "definition")));
     }
     for resource in of_class(ResourceClass::Unknown) {
         sentences.push(format!(
@@ -354,7 +394,7 @@ fn not_looked_at(inventory: &Inventory, has_no_clients: bool, unread_objects: u6
 }
 
 /// `1 object`, `2 objects`.
-fn count_of(count: u64, noun: &str) -> String {
+pub(crate) fn count_of(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
@@ -368,7 +408,7 @@ fn release_list(releases: &[Release]) -> String {
     }
 }
 
-fn qualified_name(group: &str, resource: &str) -> String {
+pub(crate) fn qualified_name(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
 

@@ -106,6 +106,20 @@ pub enum WriteOnceOutcome {
     Conflict(Option<StoredObject>),
 }
 
+/// The result of a write to a key that holds no object.
+#[derive(Debug)]
+pub enum RawWriteOutcome {
+    /// The value is stored.
+    Written,
+    /// The key is not at the expected revision.
+    Conflict {
+        /// The entry of the key.
+        current: Option<StoreEntry>,
+        /// The revision of the store as of which the key was read.
+        as_of: Revision,
+    },
+}
+
 /// A failed write. Only [`WriteError::Store`] can leave the outcome unknown.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError<E> {
@@ -249,6 +263,24 @@ impl Registry {
         Err(WriteError::TooManyConflicts)
     }
 
+    /// Puts a value that is no object of a resource, and so needs no permit, if its key is at `expected_revision`
+    /// (`None`: absent).
+    pub async fn write_raw(
+        &self,
+        key: &Key,
+        expected_revision: Option<Revision>,
+        value: Bytes,
+    ) -> Result<RawWriteOutcome, store::Error> {
+        let compares = vec![Compare { key: key.clone(), revision: expected_revision }];
+        let ops = vec![Op::Put { key: key.clone(), value, ttl: None }];
+        Ok(match self.store.commit(Transaction { compares, ops }).await? {
+            TransactionOutcome::Committed(_) => RawWriteOutcome::Written,
+            TransactionOutcome::Conflict { current, revision } => {
+                RawWriteOutcome::Conflict { current: current.into_iter().next().flatten(), as_of: revision }
+            }
+        })
+    }
+
     /// Waits until the barrier may permit writes of a resource. Callers bound the wait.
     pub async fn wait_until_permitted(&self, resource: GroupResource<&str>) {
         self.barrier.wait_until_permitted(resource).await;
@@ -314,7 +346,7 @@ impl Registry {
         std::iter::once(own).chain(of_companions).collect()
     }
 
-    /// Commits the write with all its conditions. The only call of `Store::commit` in this crate.
+    /// Commits the write with all its conditions. The only way by which this crate stores objects.
     async fn persist(
         &self,
         permits: Vec<Permit>,

@@ -30,7 +30,7 @@ pub use types::{Dialect, definitions};
 pub struct ApiDescription<'a> {
     /// The types of the release.
     pub types: Types<'a>,
-    /// The version of the server, such as `v1.36`.
+    /// The version of the server, such as `1.36`.
     pub version: &'a str,
     /// The operations by path.
     pub operations: &'a BTreeMap<String, Vec<OpenApiOperation<'a>>>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Authorizer;
-use apiserver::ServiceRouting;
+use apiserver::{ForwardedRedirects, ServiceRanges, ServiceRouting};
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, ServedResources};
 use transport::TlsPolicy;
@@ -51,8 +51,8 @@ pub struct Config {
     pub controllers: ControllerConfig,
     /// The resources of the emulated release.
     pub served_resources: Arc<ServedResources>,
-    /// The address of the service `kubernetes`; `None`: there is no such service.
-    pub kubernetes_service_ip: Option<IpAddr>,
+    /// `--service-cluster-ip-range` and `--service-node-port-range`.
+    pub service_ranges: ServiceRanges,
     /// `--feature-gates`.
     pub gates: FeatureGates,
     /// The admission plugins.
@@ -61,8 +61,10 @@ pub struct Config {
     pub limits: RequestLimits,
     /// `--min-request-timeout`: the shortest duration of a watch that names none, in seconds.
     pub watch_seconds_min: u64,
-    /// `--enable-aggregator-routing`: how webhooks of the cluster's services are reached.
+    /// `--enable-aggregator-routing`: how webhooks and extension API servers of the cluster's services are reached.
     pub service_routing: ServiceRouting,
+    /// `--aggregator-reject-forwarding-redirect`.
+    pub forwarded_redirects: ForwardedRedirects,
     /// `--shutdown-delay-duration`: how long the server still serves, not ready, after a stop.
     pub shutdown_delay: Duration,
 }
@@ -82,6 +84,7 @@ impl Config {
         &self,
         address: SocketAddr,
         webhooks: apiserver::WebhookConfig,
+        extensions: Option<apiserver::ExtensionConfig>,
         metrics: &prometheus::Registry,
     ) -> apiserver::Config {
         apiserver::Config {
@@ -90,7 +93,9 @@ impl Config {
             watch_seconds_min: self.watch_seconds_min,
             feature_gates: self.gates.clone(),
             admission: self.admission.clone(),
+            service_ranges: self.service_ranges.clone(),
             webhooks,
+            extensions,
             metrics: metrics.clone(),
         }
     }

@@ -8,11 +8,15 @@ use std::time::Duration;
 use access::User;
 use anyhow::Context as _;
 use apiserver::bootstrap;
-use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens};
+use controllers::migrations::MigrationConfig;
+use controllers::{ApiServerAddress, ControllerSelection, ControllerTokens, ServerTrust};
+use kinds::ServedResources;
+use store::Store;
 use tasks::Tasks;
 
 use crate::Config;
 use crate::certificates::ServerCertificates;
+use crate::stored_objects::StoreSurveys;
 
 /// The interval of checks whether the bootstrap roles, which the controllers need, exist.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -20,14 +24,28 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const TOKEN_BYTES: usize = 32;
 /// The namespace of the controllers' service accounts.
 const SERVICE_ACCOUNT_NAMESPACE: &str = "kube-system";
+/// The API group of storage migrations.
+const MIGRATION_GROUP: &str = "storagemigration.k8s.io";
 
 /// The controllers that run in this server.
 #[derive(Clone, Debug)]
 pub struct ControllerConfig {
     /// `--controllers`.
     pub selection: ControllerSelection,
+    /// `--migrate-automatically`.
+    pub migrates_automatically: bool,
+    /// `--storage-migration-linger`: how long a server may still write after its identity lease is gone.
+    pub migration_linger: Duration,
     /// `--root-ca-file`; `None`: the authority that signed a generated serving certificate.
     pub root_ca_file: Option<PathBuf>,
+}
+
+/// What the controllers get of the server that they run in.
+pub(crate) struct ControllerPorts {
+    /// Known to this server alone.
+    pub(crate) tokens: ControllerTokens,
+    /// Read for the proof of storage migrations.
+    pub(crate) store: Arc<dyn Store>,
 }
 
 /// New tokens, known to this server alone.
@@ -38,6 +56,7 @@ pub(crate) fn random_tokens() -> ControllerTokens {
         service_account_controller: random_token(),
         root_ca_publisher: random_token(),
         resource_quota_controller: random_token(),
+        storage_version_migrator: random_token(),
         controller_manager: random_token(),
         server: random_token(),
     }
@@ -61,9 +80,28 @@ impl ControllerConfig {
             account(service_account_controller, "service-account-controller"),
             account(root_ca_publisher, "root-ca-cert-publisher"),
             account(&tokens.resource_quota_controller, "resourcequota-controller"),
+            account(&tokens.storage_version_migrator, "storage-version-migrator-controller"),
             (controller_manager.clone(), User::named(access::user::KUBE_CONTROLLER_MANAGER)),
             (server.clone(), masters),
         ]
+    }
+
+    /// Settings of storage migrations; `None` if the server does not serve the API of migrations.
+    fn migrations(
+        &self,
+        served_resources: &ServedResources,
+        store: Arc<dyn Store>,
+        prefix: &str,
+    ) -> Option<MigrationConfig> {
+        let is_served =
+            |version: &&str| served_resources.get(MIGRATION_GROUP, version, "storageversionmigrations").is_some();
+        let version = ["v1", "v1beta1", "v1alpha1"].into_iter().find(is_served)?;
+        Some(MigrationConfig {
+            version,
+            stored_objects: Arc::new(StoreSurveys::new(store, prefix)),
+            linger: self.migration_linger,
+            is_automatic: self.migrates_automatically,
+        })
     }
 
     /// The configuration of the controllers of a server that listens on `listen_address`.
@@ -73,6 +111,7 @@ impl ControllerConfig {
         certificates: &ServerCertificates,
         tokens: ControllerTokens,
         gates: kinds::FeatureGates,
+        migrations: Option<MigrationConfig>,
     ) -> anyhow::Result<controllers::Config> {
         let root_ca = match self.root_ca_file.as_ref().or(certificates.generated_ca_file.as_ref()) {
             Some(file) => {
@@ -90,12 +129,13 @@ impl ControllerConfig {
             selection: self.selection.clone(),
             address: ApiServerAddress {
                 socket: SocketAddr::new(loopback_if_unspecified(listen_address.ip()), listen_address.port()),
-                certificate: certificates.serving_certificate_file.clone(),
+                trust: ServerTrust::Certificate(certificates.serving_certificate_file.clone()),
             },
             tokens,
             root_ca,
             holder: format!("{listen_address}_{:016x}", fastrand::u64(..)),
             gates,
+            migrations,
             clock: jiff::Timestamp::now,
         })
     }
@@ -105,7 +145,7 @@ impl ControllerConfig {
 /// last as long as `tasks`, so that the controllers can release their leases.
 pub(crate) fn start(
     config: &Config,
-    tokens: ControllerTokens,
+    ControllerPorts { tokens, store }: ControllerPorts,
     listen_address: SocketAddr,
     certificates: &ServerCertificates,
     bootstrap_progress: &bootstrap::BootstrapProgress,
@@ -116,7 +156,9 @@ pub(crate) fn start(
     if config.controllers.selection.is_empty() {
         return Ok(controller_tasks);
     }
-    let config = config.controllers.controllers_config(listen_address, certificates, tokens, config.gates.clone())?;
+    let migrations = config.controllers.migrations(&config.served_resources, store, &config.prefix);
+    let gates = config.gates.clone();
+    let config = config.controllers.controllers_config(listen_address, certificates, tokens, gates, migrations)?;
     let metrics = controllers::Metrics::new(metrics);
     let (started, controllers, connections) = (bootstrap_progress.clone(), controller_tasks.clone(), tasks.clone());
     controller_tasks.spawn_once("controllers", async move {

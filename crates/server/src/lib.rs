@@ -15,6 +15,7 @@ mod peers;
 mod run;
 mod storage;
 mod storageversion;
+mod stored_objects;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -25,7 +26,7 @@ use tasks::Tasks;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use apiserver::{AdmissionConfig, ServiceRouting, WebhookCredentials};
+pub use apiserver::{AdmissionConfig, ForwardedRedirects, ServiceRanges, ServiceRouting, WebhookCredentials};
 pub use audit::AuditConfig;
 pub use authentication::{AuthenticationConfig, FrontProxyConfig, ServiceAccountConfig};
 pub use config::{Config, StorageConfig};

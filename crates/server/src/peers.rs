@@ -27,7 +27,7 @@ use membership::view::Peering;
 use membership::{HolderIdentity, ServerId};
 use tasks::Tasks;
 use tokio::sync::watch;
-use transport::peer::{ClientTlsFiles, Connector, Dialer, Egress};
+use transport::peer::{ClientCertificate, ClientTlsFiles, Connector, Dialer, Egress};
 use transport::pki::CertificateFiles;
 
 use crate::config::{Config, StorageConfig};
@@ -252,14 +252,14 @@ fn participant_config(config: &Config, peering: Peering, advertised: SocketAddr)
 /// The interval of reads, from memory, of the header names that servers on the same storage publish.
 const IDENTITY_HEADERS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Removes from forwarded requests every header that a server on the same storage reads as identity. A peer trusts this
-/// server's front-proxy certificate, so that it would believe what a client wrote there.
-fn start_removing_peer_identity_headers(
+/// Removes from forwarded requests every header that a server on the same storage reads as identity. Peers and extension API servers
+/// trust this server's front-proxy certificate, so that they would believe what a client wrote there.
+fn start_removing_identity_headers(
     forwarder: Forwarder,
     cluster_authentication: PublishedClusterAuthentication,
     tasks: &Tasks,
 ) {
-    tasks.spawn("peer-identity-headers", |stop| async move {
+    tasks.spawn("identity-headers", |stop| async move {
         let mut last = None;
         loop {
             let published = cluster_authentication.config_map();
@@ -280,6 +280,17 @@ fn start_removing_peer_identity_headers(
             }
         }
     });
+}
+
+/// Removes those headers from requests to extension API servers.
+pub(crate) fn start_extension_identity(
+    extension_apis: &apiserver::LiveExtensionApis,
+    ports: &PeeringStorage,
+    tasks: &Tasks,
+) {
+    if let Some(forwarder) = extension_apis.forwarder() {
+        start_removing_identity_headers(forwarder.clone(), ports.cluster_authentication.clone(), tasks);
+    }
 }
 
 fn report_if_disabled(config: &PeerConfig, metrics: &Metrics) {
@@ -303,8 +314,21 @@ fn build_forwarder(
     let limits = ForwardLimits { in_flight_max, bandwidth_max, ..ForwardLimits::default() };
     let forwarder_config = ForwarderConfig::for_server(Arc::new(Connector::new(tls, dialer)));
     let forwarder = Forwarder::new(forwarder_config, limits, metrics, tasks);
-    start_removing_peer_identity_headers(forwarder.clone(), trust, tasks);
+    start_removing_identity_headers(forwarder.clone(), trust, tasks);
     Ok(forwarder)
+}
+
+/// How extension API servers are reached; `None` without a front-proxy certificate.
+pub(crate) fn extension_config(config: &Config, tasks: &Tasks) -> anyhow::Result<Option<apiserver::ExtensionConfig>> {
+    let files = client_files(&config.peers.certificates, &config.cert_dir);
+    let Some(certificate) = files.and_then(|files| files.client_certificate) else { return Ok(None) };
+    let proxy_certificate = ClientCertificate::start_reloading(certificate, tasks)
+        .context("--proxy-client-cert-file, --proxy-client-key-file")?;
+    Ok(Some(apiserver::ExtensionConfig {
+        proxy_certificate,
+        redirects: config.forwarded_redirects,
+        tasks: tasks.clone(),
+    }))
 }
 
 fn client_files(certificates: &PeerCertificates, cert_dir: &Path) -> Option<ClientTlsFiles> {

@@ -10,7 +10,7 @@ use apiserver::access_control::{AccessRules, RbacAccessControl};
 use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
-use apiserver::{ApiServer, ApiServiceController, WebhookConfig, bootstrap};
+use apiserver::{ApiServer, ApiServiceController, ServiceAllocationController, WebhookConfig, bootstrap};
 use edge::health::{HealthCheck, HealthChecks, HealthPages};
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
@@ -65,23 +65,20 @@ impl Server {
         let metrics = prometheus::Registry::new();
         let (streams_end, draining) = (CancellationToken::new(), CancellationToken::new());
         let prepared = storageversion::prepare_storage_versions(&config, address.port(), &metrics)?;
-        let url_dialer = Dialer::start(&config.peers.egress, &tasks).context("--egress-selector-config-file")?;
-        let webhooks = WebhookConfig { url_dialer, routing: config.service_routing };
-        let local = config.apiserver_config(address, webhooks, &metrics);
+        let local = handler_config(&config, address, &metrics, &tasks)?;
         let core = ServerCore::start(&config, &local, rules.clone(), &prepared, &store, &tasks, &streams_end);
         let live = core.server.definitions();
-        let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live);
-        let openapi = core.server.clone();
-        let mut cluster = peers::start(&config, address, ports.clone(), live.shared(), openapi, &metrics, &tasks)?;
+        let extension_apis = core.server.extension_apis();
+        let ports = PeeringStorage::new(&core.registry, &store.store(), &config.prefix, &live, Some(&extension_apis));
+        peers::start_extension_identity(&extension_apis, &ports, &tasks);
+        let (shared, openapi) = (core.server.shared_resources().subscribe(), core.server.clone());
+        let mut cluster = peers::start(&config, address, ports.clone(), shared, openapi, &metrics, &tasks)?;
         let members = cluster.as_ref().map(|started| started.participant.cluster());
         let versions = prepared.start(&core.registry, &ports.leases, members, &tasks);
         let started = bootstrap::BootstrapProgress::default();
-        let controllers = controllers::start(&config, tokens, listens, &trust, &started, &metrics, &tasks)?;
-        let settings = bootstrap::BootstrapConfig {
-            address,
-            service_ip: config.kubernetes_service_ip,
-            cluster_authentication: trust.published_authorities,
-        };
+        let ports = controllers::ControllerPorts { tokens, store: store.store() };
+        let controllers = controllers::start(&config, ports, listens, &trust, &started, &metrics, &tasks)?;
+        let settings = bootstrap::BootstrapConfig { address, cluster_authentication: trust.published_authorities };
         let permitted = storageversion::wait_until_published(versions.as_ref());
         let putting =
             bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
@@ -150,6 +147,7 @@ impl Server {
         self.closing.cancel();
         self.streams_end.cancel();
         self.cluster.iter().for_each(peers::StartedPeers::end_streams);
+        self.core.server.extension_apis().end_streams();
         for (what, family) in [("connections", &self.connections), ("tasks", &self.tasks)] {
             stop_tasks(what, family).await;
         }
@@ -189,6 +187,18 @@ impl Server {
     }
 }
 
+/// The configuration of the REST handlers.
+fn handler_config(
+    config: &Config,
+    address: SocketAddr,
+    metrics: &prometheus::Registry,
+    tasks: &Tasks,
+) -> anyhow::Result<apiserver::Config> {
+    let url_dialer = Dialer::start(&config.peers.egress, tasks).context("--egress-selector-config-file")?;
+    let webhooks = WebhookConfig { url_dialer, routing: config.service_routing };
+    Ok(config.apiserver_config(address, webhooks, peers::extension_config(config, tasks)?, metrics))
+}
+
 /// Watch cache, registry and REST handlers over the store.
 struct ServerCore {
     cache: WatchCache,
@@ -216,7 +226,7 @@ impl ServerCore {
         let cache = WatchCache::start(store.clone(), prefix, resource_prefixes, tasks);
         let registry = Registry::new(store.clone(), cache.clone(), versions.write_barrier());
         let index = rules.index.clone();
-        let (server, definitions) =
+        let (server, definitions, extension_apis) =
             ApiServer::new(registry.clone(), served_resources, &config.prefix, local, rules, streams_end.clone());
         let definitions = match versions.publication() {
             Some(publication) => definitions.publish_storage_versions(publication),
@@ -224,8 +234,11 @@ impl ServerCore {
         };
         let server = Arc::new(server);
         tasks.spawn("definitions", |stop| definitions.run(stop));
+        tasks.spawn("extension-apis", |stop| extension_apis.run(stop));
         let definition_controller = DefinitionController::new(server.clone(), &config.prefix);
         tasks.spawn("definition-controller", |stop| definition_controller.run(stop));
+        let service_allocation = ServiceAllocationController::new(server.clone());
+        tasks.spawn("service-allocation", |stop| service_allocation.run(stop));
         let (feed, aggregation) = RbacIndexUpdater::new(&server, index);
         let known = feed.progress();
         tasks.spawn("rbac", |stop| feed.run(stop));
@@ -275,6 +288,13 @@ fn health_checks(
             finished(&namespaces)
         }),
     ];
+    let extension_apis = core.server.extension_apis();
+    checks.push(HealthCheck::new("poststarthook/apiservice-discovery-controller", HealthPages::ReadyOnly, move || {
+        match extension_apis.has_synced() {
+            true => Ok(()),
+            false => Err("not every extension API server was asked yet".to_owned()),
+        }
+    }));
     checks.extend(cluster.map(peers::StartedPeers::health_checks).into_iter().flatten());
     checks.push(check_draining(draining));
     checks

@@ -9,9 +9,13 @@ use apiserver::storage_version_barrier::{StorageVersionBarrier, registrations_fo
 use edge::health::{HealthCheck, HealthPages};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use membership::identity::ComponentLeases;
 use membership::members::MemberState;
 use membership::{Cluster, ServerId, View};
+use parking_lot::Mutex;
+use registry::read::ReadConsistency;
 use registry::{AlwaysOpenBarrier, Registry};
+use storageversion::members::API_SERVER_COMPONENT;
 use storageversion::ports::{MemberSource, MembersUnknown};
 use storageversion::{
     Config, MemberSet, Metrics, POST_START_HOOK, PublicationBarrier, StorageVersionManager, StorageVersionPorts,
@@ -81,8 +85,8 @@ impl PreparedStorageVersions {
         let ((barrier, metrics), cluster) = (self.barrier?, cluster?);
         let ports = StorageVersionPorts {
             client: Arc::new(StorageVersionObjects::start(registry, &self.prefix, tasks)),
-            member_source: Arc::new(ClusterMembers::start(cluster, tasks)),
-            lease_client: Arc::new(leases.clone()),
+            member_source: Arc::new(ClusterMembers::start(cluster, leases, tasks)),
+            lease_client: Some(Arc::new(leases.clone())),
         };
         let config = Config {
             holder: format!("{}_{:032x}", self.server, fastrand::u128(..)),
@@ -147,16 +151,22 @@ pub(crate) fn wait_until_published(
     }
 }
 
-/// The servers that hold a valid identity lease, from the view of peering.
+/// The servers that hold a valid identity lease: API servers from the view of peering, extension servers from their leases.
 struct ClusterMembers {
     cluster: Arc<Cluster>,
+    extension_servers: Arc<ExtensionServers>,
     members: watch::Receiver<Option<Arc<MemberSet>>>,
 }
 
+/// How often the leases of extension servers are looked at, in memory: they expire without a change.
+const EXTENSION_SERVERS_INTERVAL: Duration = Duration::from_secs(1);
+
 impl ClusterMembers {
-    fn start(cluster: &Arc<Cluster>, tasks: &Tasks) -> Self {
+    fn start(cluster: &Arc<Cluster>, leases: &IdentityLeases, tasks: &Tasks) -> Self {
         let (sender, members) = watch::channel(None);
         let (followed, mut views) = (cluster.clone(), cluster.views());
+        let extension_servers = Arc::new(ExtensionServers { leases: leases.clone(), observed: Mutex::default() });
+        let others = extension_servers.clone();
         tasks.spawn("storage-version-members", |stop| async move {
             let follow = async {
                 // Until the view has caught up with storage, an absent member proves nothing.
@@ -164,22 +174,27 @@ impl ClusterMembers {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
                 loop {
-                    let members = lease_holders(&views.borrow_and_update());
-                    sender.send_if_modified(|known| {
-                        let is_new = known.as_deref() != Some(&members);
-                        if is_new {
-                            *known = Some(Arc::new(members));
-                        }
-                        is_new
-                    });
-                    if views.changed().await.is_err() {
-                        std::future::pending::<()>().await;
+                    let view = views.borrow_and_update().clone();
+                    // If the leases cannot be read, the last known members stay.
+                    if let Ok(others) = others.current(ReadConsistency::Any).await {
+                        let members = lease_holders(&view, others);
+                        sender.send_if_modified(|known| {
+                            let is_new = known.as_deref() != Some(&members);
+                            if is_new {
+                                *known = Some(Arc::new(members));
+                            }
+                            is_new
+                        });
+                    }
+                    match tokio::time::timeout(EXTENSION_SERVERS_INTERVAL, views.changed()).await {
+                        Ok(Ok(())) | Err(_) => {}
+                        Ok(Err(_)) => std::future::pending::<()>().await,
                     }
                 }
             };
             stop.run_until_cancelled(follow).await;
         });
-        Self { cluster: cluster.clone(), members }
+        Self { cluster: cluster.clone(), extension_servers, members }
     }
 }
 
@@ -191,17 +206,36 @@ impl MemberSource for ClusterMembers {
     fn fetch_current(&self) -> BoxFuture<'_, Result<Arc<MemberSet>, MembersUnknown>> {
         async move {
             self.cluster.catch_up().await.map_err(|_| MembersUnknown)?;
-            Ok(Arc::new(lease_holders(&self.cluster.view())))
+            let others = self.extension_servers.current(ReadConsistency::Latest).await?;
+            Ok(Arc::new(lease_holders(&self.cluster.view(), others)))
         }
         .boxed()
     }
 }
 
+/// The extension servers that publish storage versions in this cluster.
+struct ExtensionServers {
+    leases: IdentityLeases,
+    observed: Mutex<ComponentLeases>,
+}
+
+impl ExtensionServers {
+    /// Those with a valid lease, each with its component.
+    async fn current(&self, consistency: ReadConsistency) -> Result<Vec<(Arc<str>, Arc<str>)>, MembersUnknown> {
+        let leases = self.leases.list_of_extension_servers(consistency).await.map_err(|_| MembersUnknown)?;
+        Ok(self.observed.lock().observe(leases.iter().map(AsRef::as_ref), Instant::now()))
+    }
+}
+
 /// Servers that left are excluded even while requests for them linger: without a lease they do not write.
-fn lease_holders(view: &View) -> MemberSet {
+fn lease_holders(view: &View, extension_servers: Vec<(Arc<str>, Arc<str>)>) -> MemberSet {
     let others = view.members().iter().filter(|member| match member.state {
         MemberState::Live | MemberState::Suspect | MemberState::Unknown | MemberState::Mute => true,
         MemberState::Left | MemberState::Gone => false,
     });
-    others.map(|member| &member.server).chain([view.this_server()]).map(ServerId::as_str).collect()
+    let api_servers = others.map(|member| &member.server).chain([view.this_server()]);
+    let component: Arc<str> = API_SERVER_COMPONENT.into();
+    let api_servers = api_servers.map(|server| (server.name().clone(), component.clone()));
+    // A name can be held by one lease only: what an API server holds is no extension server's.
+    MemberSet::from_components(extension_servers.into_iter().chain(api_servers))
 }

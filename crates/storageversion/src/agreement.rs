@@ -11,7 +11,7 @@ use crate::members::MemberSet;
 
 /// The condition that all entries have the same encoding version.
 pub const ALL_ENCODING_VERSIONS_EQUAL: &str = "AllEncodingVersionsEqual";
-/// The condition that every member has an entry. Not in Kubernetes, where a server that does not report goes unnoticed.
+/// The condition that every member of the component that stores the resource has an entry. Not in Kubernetes, where a server that does not report goes unnoticed.
 pub const ALL_SERVERS_REPORTING: &str = "AllServersReporting";
 
 /// Servers named in the message of the condition; the rest is counted.
@@ -50,8 +50,8 @@ pub fn update_agreement(status: &mut StorageVersionStatus, generation: i64, memb
 
 fn reporting_condition(entries: &[ServerStorageVersion], members: &MemberSet) -> StorageVersionCondition {
     let reporting_servers: BTreeSet<&str> = entries.iter().map(|entry| &*entry.api_server_id).collect();
-    let missing: Vec<&str> =
-        members.iter().map(|member| &**member).filter(|member| !reporting_servers.contains(member)).collect();
+    let participants = members.participants(&reporting_servers).map(|member| &**member);
+    let missing: Vec<&str> = participants.filter(|member| !reporting_servers.contains(member)).collect();
     if missing.is_empty() {
         return new_condition(
             ALL_SERVERS_REPORTING,

@@ -4,7 +4,8 @@
 //! The rules are pure: [`agreement`] derives the common version and the conditions of an object from its entries,
 //! [`edit`] computes updated objects. The I/O goes through [`ports`]:
 //! [`publisher`] keeps this server's entries in place, [`barrier`] guards every write, [`collector`] removes entries of
-//! servers that are gone. [`StorageVersionManager`] runs all of them.
+//! servers that are gone. [`StorageVersionManager`] runs all of them. [`migration`] rewrites what is stored in other
+//! versions.
 //!
 //! The crate knows no store, registry or built-in kind, so an aggregated API server can use it as it is: it passes its
 //! resources as [`Registration`]s, implements [`ports::StorageVersionClient`] and [`ports::MemberSource`] over a client
@@ -18,6 +19,7 @@ pub mod collector;
 pub mod edit;
 pub mod members;
 pub mod metrics;
+pub mod migration;
 pub mod names;
 pub mod ports;
 pub mod publisher;
@@ -71,8 +73,8 @@ pub struct StorageVersionPorts {
     pub client: Arc<dyn StorageVersionClient>,
     /// The servers of the cluster.
     pub member_source: Arc<dyn MemberSource>,
-    /// Leases for the election of the collector.
-    pub lease_client: Arc<dyn LeaseClient>,
+    /// Leases for the election of the collector; `None` in an extension server, whose entries the API servers collect.
+    pub lease_client: Option<Arc<dyn LeaseClient>>,
 }
 
 /// The running publisher and collector of this server. Clones share them.
@@ -83,8 +85,8 @@ pub struct StorageVersionManager {
 }
 
 impl StorageVersionManager {
-    /// Starts three tasks: the publisher, which begins once `lease_renewals` shows that this server holds its identity
-    /// lease; the task that feeds object changes to the barrier; and the elected collector.
+    /// Starts the tasks: the publisher, which begins once `lease_renewals` shows that this server holds its identity
+    /// lease; the task that feeds object changes to the barrier; and the elected collector, if there are leases to elect it.
     pub fn start(
         config: &Config,
         barrier: PublicationBarrier,
@@ -124,18 +126,9 @@ impl StorageVersionManager {
             };
             stop.run_until_cancelled(follow).await;
         });
-        let collector = StorageVersionCollector {
-            client: ports.client.clone(),
-            member_source: ports.member_source.clone(),
-            request_timeout,
-            clock,
-            seed,
-            metrics: metrics.clone(),
-        };
-        let elector = Elector::new(election_config(config), ports.lease_client.clone());
-        tasks.spawn("storage-version-collector", |stop| {
-            elector.run(stop, move |term| collector.clone().run_as_leader(term))
-        });
+        if let Some(lease_client) = &ports.lease_client {
+            start_collector(config, ports, lease_client, metrics, tasks);
+        }
         Self { barrier, first_publication: first }
     }
 
@@ -174,6 +167,27 @@ impl fmt::Debug for StorageVersionManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("StorageVersionManager").field(&self.barrier).finish()
     }
+}
+
+fn start_collector(
+    config: &Config,
+    ports: &StorageVersionPorts,
+    lease_client: &Arc<dyn LeaseClient>,
+    metrics: &Metrics,
+    tasks: &Tasks,
+) {
+    let collector = StorageVersionCollector {
+        client: ports.client.clone(),
+        member_source: ports.member_source.clone(),
+        request_timeout: config.request_timeout,
+        clock: config.clock,
+        seed: config.seed,
+        metrics: metrics.clone(),
+    };
+    let elector = Elector::new(election_config(config), lease_client.clone());
+    tasks.spawn("storage-version-collector", |stop| {
+        elector.run(stop, move |term| collector.clone().run_as_leader(term))
+    });
 }
 
 fn election_config(config: &Config) -> election::Config {

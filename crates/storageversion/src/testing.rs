@@ -271,7 +271,8 @@ impl PublishingServer {
             seed: name.bytes().map(u64::from).sum(),
         };
         let shared = Arc::new(storage.clone());
-        let ports = StorageVersionPorts { client: shared.clone(), member_source: shared.clone(), lease_client: shared };
+        let ports =
+            StorageVersionPorts { client: shared.clone(), member_source: shared.clone(), lease_client: Some(shared) };
         let (renewed, receiver) = watch::channel(None);
         let versions = StorageVersionManager::start(&config, barrier.clone(), &ports, receiver, &metrics, &tasks);
         Self { barrier, manager: versions, lease_renewals: renewed, storage, tasks }

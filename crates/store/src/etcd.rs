@@ -22,10 +22,11 @@ mod version;
 mod watch;
 mod writes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use futures_util::FutureExt;
 use tasks::Tasks;
+use transport::serving::is_connection_thread;
 
 pub use self::config::{Config, ConfigError, Timeouts};
 use self::connection::EtcdDialer;
@@ -42,7 +43,18 @@ use crate::contract::{
 #[derive(Debug)]
 pub struct EtcdStore {
     client: Arc<EtcdClient>,
-    probes: Arc<ProbeBatcher>,
+    /// For callers on threads of connections.
+    connection_probes: ProbeQueue,
+    /// For all other callers.
+    process_probes: ProbeQueue,
+}
+
+/// The queue of callers that need the current revision. One probe in flight serves all callers of a queue.
+#[derive(Debug)]
+struct ProbeQueue {
+    batcher: Arc<ProbeBatcher>,
+    /// The probe task runs on the runtime of the queue's first caller.
+    started: Once,
 }
 
 impl EtcdStore {
@@ -59,14 +71,22 @@ impl EtcdStore {
             timeouts: config.timeouts,
             tasks: tasks.clone(),
         });
-        let store = Self { client, probes: Arc::new(ProbeBatcher::new()) };
-        let (client, probes, stop) = (store.client.clone(), store.probes.clone(), tasks.stop_token());
-        tasks.spawn_once("etcd revision", async move {
-            let connection = tokio::sync::Mutex::new(ProbeConnection::default());
-            stop.run_until_cancelled(probes.run(|| client.probe_on(&connection))).await;
-            probes.close();
+        let queue = || ProbeQueue { batcher: Arc::new(ProbeBatcher::new()), started: Once::new() };
+        Ok(Self { client, connection_probes: queue(), process_probes: queue() })
+    }
+
+    /// The queue for the calling thread.
+    fn probe_queue(&self) -> &ProbeQueue {
+        let queue = if is_connection_thread() { &self.connection_probes } else { &self.process_probes };
+        queue.started.call_once(|| {
+            let (probes, client, stop) = (queue.batcher.clone(), self.client.clone(), self.client.tasks.stop_token());
+            self.client.tasks.spawn_once("etcd revision", async move {
+                let connection = tokio::sync::Mutex::new(ProbeConnection::default());
+                stop.run_until_cancelled(probes.run(|| client.probe_on(&connection))).await;
+                probes.close();
+            });
         });
-        Ok(store)
+        queue
     }
 }
 
@@ -96,7 +116,7 @@ impl Store for EtcdStore {
     }
 
     fn revision(&self) -> StoreFuture<'_, Revision> {
-        self.probes.current_revision().boxed()
+        self.probe_queue().batcher.current_revision().boxed()
     }
 
     fn supports_progress_requests(&self) -> bool {

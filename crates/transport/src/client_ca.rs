@@ -22,7 +22,7 @@ use webpki::{EndEntityCert, KeyUsage};
 
 use crate::X509Subject;
 use authority_certificate::{AuthorityInfo, NotAnAuthorityError};
-pub(crate) use webhook_verifier::{bundle_verifier, system_verifier};
+pub(crate) use webhook_verifier::{bundle_verifier, fixed_verifier, system_verifier};
 
 /// The CA certificates that clients or servers are verified against. Each load has a new generation, so that callers
 /// can cache a verification result until the bundle changes.

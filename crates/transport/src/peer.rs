@@ -27,7 +27,7 @@ pub use body::{BoxError, PeerBody, RequestBody};
 pub use dial::{DialError, Dialer, Egress, ProxyTls};
 pub use error::PeerConnectionError;
 pub use pool::{ConnectionPool, Connector, PoolLimits, PoolStats, PooledConnection, SendError, StreamClass};
-pub use tls::{ClientTls, ClientTlsError, ClientTlsFiles};
+pub use tls::{ClientCertificate, ClientTls, ClientTlsError, ClientTlsFiles, ServerTrust};
 pub use tunnel::{PeerUpgrade, copy_bidirectional, copy_bidirectional_throttled};
 
 #[cfg(test)]

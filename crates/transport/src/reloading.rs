@@ -57,7 +57,12 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         Ok(watched)
     }
 
-    /// Returns a value that is never reloaded.
+    /// Replaces the value, for one that comes from elsewhere than files.
+    pub fn replace(&self, value: T) {
+        self.value.store(Arc::new(value));
+    }
+
+    /// Returns a value that is not reloaded from files.
     pub fn fixed(value: T) -> Self {
         Self { value: Arc::new(ArcSwap::from_pointee(value)) }
     }

@@ -32,6 +32,11 @@ pub struct Acceptor {
     workers: Workers,
 }
 
+/// Reports whether the current thread is one that connections live on.
+pub fn is_connection_thread() -> bool {
+    RuntimeIndex::current().index() > 0
+}
+
 impl Acceptor {
     /// Starts one worker per available core.
     pub fn new(listener: TcpListener) -> io::Result<Self> {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use kinds::Release;
 
-use crate::{inventory, lab, preflight};
+use crate::{inventory, lab, migrate, preflight};
 
 /// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Inventory(inventory::InventoryArgs),
     /// Judge a change of release.
     Preflight(preflight::PreflightArgs),
+    /// Rewrite what is stored.
+    Migrate(Box<migrate::MigrateArgs>),
     /// A command of the lab.
     Lab(lab::LabCommand),
     /// Replace this process by a command that ends with its parent.
@@ -72,6 +74,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         CliCommand::Status(status) => Command::Lab(lab::LabCommand::Status(status)),
         CliCommand::Inventory(args) => Command::Inventory(args),
         CliCommand::Preflight(args) => Command::Preflight(args),
+        CliCommand::Migrate(args) => Command::Migrate(args),
         CliCommand::Start(order) => Command::Lab(lab::LabCommand::ServerAction("start", order)),
         CliCommand::Stop(order) => Command::Lab(lab::LabCommand::ServerAction("stop", order)),
         CliCommand::Kill(order) => Command::Lab(lab::LabCommand::ServerAction("kill", order)),
@@ -123,14 +126,16 @@ struct Cli {
 }
 
 /// Every command once, by job, in the order of the help.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["serve", "gateway"]),
     ("Lab", &["up", "down", "start", "stop", "kill", "pause", "resume", "rollout", "demo", "kubeconfig"]),
     ("Look", &["status", "inventory", "preflight", "releases"]),
+    ("Change", &["migrate"]),
     ("Other", &["version", "completion"]),
 ];
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 not well (rollout, demo, preflight), 64 wrong usage, 69 not available.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 not well (rollout, demo, preflight, migrate), 64 wrong usage, 69 not available.";
 
 const UP_EXAMPLES: &str = "Examples:
   unskew up                            three servers in the middle of an upgrade, on one SQLite file
@@ -177,6 +182,9 @@ enum CliCommand {
     /// Check whether servers of another release can take over what is stored
     #[command(after_help = preflight::EXAMPLES)]
     Preflight(preflight::PreflightArgs),
+    /// Rewrite stored objects in the version and with the key that all servers write
+    #[command(after_help = migrate::EXAMPLES)]
+    Migrate(Box<migrate::MigrateArgs>),
     /// Start a server of the lab
     Start(lab::args::ServerActionArgs),
     /// Stop a server of the lab in order
@@ -289,6 +297,9 @@ mod tests {
               preflight   Check whether servers of another release can take over what is stored
               releases    What Kubernetes releases serve and store
 
+            Change:
+              migrate     Rewrite stored objects in the version and with the key that all servers write
+
             Other:
               version     Print the version
               completion  Print the script that completes commands in a shell
@@ -297,7 +308,7 @@ mod tests {
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit codes: 0 done, 1 not well (rollout, demo, preflight), 64 wrong usage, 69 not available.
+            Exit codes: 0 done, 1 not well (rollout, demo, preflight, migrate), 64 wrong usage, 69 not available.
         "#]]
         .assert_eq(&help.to_string());
     }

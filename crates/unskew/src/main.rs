@@ -8,6 +8,7 @@ mod gateway;
 mod inventory;
 mod lab;
 mod logging;
+mod migrate;
 mod preflight;
 mod process;
 mod serve;
@@ -22,7 +23,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Wrong usage: an unknown flag, a value that does not parse.
 pub(crate) const EXIT_USAGE: u8 = 64;
-/// A check failed: clients noticed a rollout, or a claim of the demo does not hold.
+/// A check failed: clients noticed a rollout, a claim of the demo does not hold, or a migration is not complete.
 pub(crate) const EXIT_CHECK_FAILED: u8 = 1;
 /// The command could not run: a port in use, storage unavailable, no such lab.
 pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
@@ -48,6 +49,7 @@ fn run(command: Command) -> ExitCode {
         Command::Gateway { args } => gateway::main(args),
         Command::Inventory(args) => inventory::main(args),
         Command::Preflight(args) => preflight::main(args),
+        Command::Migrate(args) => migrate::main(*args),
         Command::Lab(task) => lab::main(task),
         Command::TiedToParent { parent, command } => lab::run_tied_to_parent(parent, &command),
         Command::Completion { script } => {

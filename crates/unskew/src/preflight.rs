@@ -12,11 +12,13 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::inventory::{ScanEvent, StorageArgs, StorageReader, read_encryption_config};
-use crate::{EXIT_CHECK_FAILED, EXIT_UNAVAILABLE, print_error, print_line};
+use crate::migrate::ServerList;
+use crate::{EXIT_CHECK_FAILED, EXIT_UNAVAILABLE, lab, print_error, print_line};
 
 pub(crate) const EXAMPLES: &str = "Examples:
   unskew preflight --to 1.33                         can the lab go back to 1.33?
   unskew preflight --to 1.37 --etcd-servers https://10.0.0.1:2379 --etcd-cafile ca.crt --etcd-certfile c.crt --etcd-keyfile c.key
+  unskew preflight --to 1.37 --kubeconfig admin.conf --etcd-servers … --plan   with the way back
   unskew preflight --to 1.33 --runtime-config storage.k8s.io/v1beta1=true --audit-log audit.log --plan
 
 Reads storage directly and changes nothing. Exits with 0 if nothing was found, with 1 if the change is not safe.";
@@ -26,6 +28,15 @@ pub(crate) struct PreflightArgs {
     /// The release that the servers shall become, such as 1.36
     #[arg(long, value_name = "RELEASE")]
     pub(crate) to: Release,
+    /// The release that the servers have now: shows what closes the way back. Default: asked of --server
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) from: Option<Release>,
+    /// The cluster, to ask its servers for their release, emulated version and minimum compatibility version
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// An API server to ask, https://host:port; repeated. Default: the endpoints of the service kubernetes
+    #[arg(long, value_name = "URL", requires = "kubeconfig")]
+    pub(crate) server: Vec<String>,
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
     /// The --feature-gates that the servers of that release will be started with
@@ -77,7 +88,8 @@ async fn run(args: PreflightArgs) -> anyhow::Result<ExitCode> {
 async fn build_report(args: &PreflightArgs, clients: &[ClientUse]) -> anyhow::Result<Preflight> {
     let encryption = args.storage.encryption_provider_config.as_deref().map(read_encryption_config).transpose()?;
     let target = TargetServer::new(args.to, &args.feature_gates.join(","), &args.runtime_config.join(","));
-    let mut builder = PreflightBuilder::new(&args.storage.etcd_prefix, encryption, target);
+    let from = args.from.or(ask_servers(args).await?);
+    let mut builder = PreflightBuilder::new(&args.storage.etcd_prefix, encryption, target).coming_from(from);
     let prefix = builder.prefix().to_owned();
     let storage = StorageReader::open(&args.storage).await?;
     let scanned = storage.scan(&prefix, |event| match event {
@@ -87,6 +99,19 @@ async fn build_report(args: &PreflightArgs, clients: &[ClientUse]) -> anyhow::Re
     let revision = scanned.await;
     let source = storage.close().await;
     Ok(builder.finish(source, revision?, clients))
+}
+
+/// The lowest release that the servers emulate, which is the one that they could go back to. Prints what each says.
+async fn ask_servers(args: &PreflightArgs) -> anyhow::Result<Option<Release>> {
+    let Some(kubeconfig) = &args.kubeconfig else { return Ok(None) };
+    let access = lab::cluster_access(kubeconfig)?;
+    let mut lowest = None;
+    for server in ServerList::find(&access, &args.server).await?.servers {
+        let version = server.version().await.map_err(anyhow::Error::msg)?;
+        print_line(&mut std::io::stderr(), &format!("{} is {version}", server.address));
+        lowest = Some(lowest.map_or(version.emulated(), |known: Release| known.min(version.emulated())));
+    }
+    Ok(lowest)
 }
 
 /// One line at a time: audit logs are large.

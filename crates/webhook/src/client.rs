@@ -13,7 +13,10 @@ use rustls::pki_types::ServerName;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use transport::Reloading;
-use transport::peer::{ClientTls, ConnectionPool, Connector, Dialer, PoolLimits, PooledConnection, RequestBody};
+use transport::peer::{
+    ClientCertificate, ClientTls, ConnectionPool, Connector, Dialer, PoolLimits, PooledConnection, RequestBody,
+    ServerTrust,
+};
 
 use crate::error::{TIMED_OUT, connection_reason, dial_reason};
 use crate::response::{refusal, retry_after};
@@ -198,14 +201,15 @@ impl Webhook {
                 (format!("https://{authority}"), host, url_path(url))
             }
         };
-        // As in kube-apiserver, a bundle of white space is none.
         let credentials = config.credentials.as_deref();
         let certificate = credentials.and_then(|shown| shown.client_certificate.as_ref());
-        let certificate = certificate.map(|(chain, key)| (chain.as_slice(), key.as_slice()));
-        let tls = match config.ca_bundle.trim_ascii() {
-            [] => ClientTls::for_system_authorities(certificate),
-            bundle => ClientTls::for_object_bundle(bundle, certificate),
+        let certificate = certificate.map(|(chain, key)| ClientCertificate::from_pem(chain, key)).transpose()?;
+        // As in kube-apiserver, a bundle of white space is none.
+        let trust = match config.ca_bundle.trim_ascii() {
+            [] => ServerTrust::System,
+            bundle => ServerTrust::Bundle(bundle),
         };
+        let tls = ClientTls::for_object(trust, certificate.as_ref());
         let tls = tls.map_err(|error| format!("unable to load root certificates: {error}"))?;
         let name = ServerName::try_from(server_name.clone()).map_err(|error| format!("{server_name:?}: {error}"))?;
         let connector = Connector::new(Reloading::fixed(tls), dialer.clone()).with_server_name(name);

@@ -44,10 +44,10 @@ pub enum WebhookError {
 }
 
 /// The text after which the time was over.
-pub(crate) const TIMED_OUT: &str = "context deadline exceeded";
+pub const TIMED_OUT: &str = "context deadline exceeded";
 
 /// Go's text for a failed dial. `name` is the expected name of the server.
-pub(crate) fn dial_reason(error: &DialError, host: &str, port: u16, name: &str) -> String {
+pub fn dial_reason(error: &DialError, host: &str, port: u16, name: &str) -> String {
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     match error {
         DialError::Unreachable(error) => match errno_text(error.kind()) {
@@ -101,8 +101,15 @@ fn tls_reason(error: &io::Error, name: &str) -> String {
     format!("tls: failed to verify certificate: {reason}")
 }
 
+/// The error of the connection below HTTP, if there is one.
+fn connection_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e io::Error> {
+    let cause = error.source()?;
+    cause.downcast_ref().or_else(|| connection_error(cause))
+}
+
 /// Go's text for a connection that broke before the response.
-pub(crate) fn connection_reason(error: &PeerConnectionError) -> String {
+#[expect(clippy::wildcard_enum_match_arm, reason = "the system has more kinds of errors than a connection has")]
+pub fn connection_reason(error: &PeerConnectionError) -> String {
     match error {
         PeerConnectionError::Http1(error) if error.is_incomplete_message() || error.is_canceled() => "EOF".to_owned(),
         PeerConnectionError::Http1(error) if error.is_parse() => {
@@ -110,6 +117,14 @@ pub(crate) fn connection_reason(error: &PeerConnectionError) -> String {
         }
         other @ (PeerConnectionError::Http1(_)
         | PeerConnectionError::Http2(_)
-        | PeerConnectionError::BodyNotAllowed) => other.to_string(),
+        | PeerConnectionError::BodyNotAllowed) => match connection_error(other) {
+            None => other.to_string(),
+            Some(cause) => match cause.kind() {
+                io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+                io::ErrorKind::ConnectionReset => "read: connection reset by peer".to_owned(),
+                io::ErrorKind::BrokenPipe => "write: broken pipe".to_owned(),
+                _ => cause.to_string(),
+            },
+        },
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 
 pub use client::{Dialers, WebhookClient};
 pub use credentials::{UserCredentials, WebhookCredentials};
-pub use error::WebhookError;
+pub use error::{TIMED_OUT, WebhookError, connection_reason, dial_reason};
 pub use resolver::{ResolveError, ServiceAddress, ServiceResolver};
 
 use std::sync::Arc;

@@ -5,6 +5,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+/// What precedes an object that is stored as protobuf.
+const PROTOBUF_PREFIX: &[u8] = b"k8s\0";
+/// Field numbers: the object within its envelope, and the fields of a RangeAllocation.
+const ENVELOPE_RAW: u64 = 2;
+const RANGE: u64 = 2;
+const DATA: u64 = 3;
+
 /// The allocated offsets of a range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bitmap {
@@ -76,11 +83,8 @@ impl RangeAllocation {
     /// Reads a stored value.
     pub fn parse(value: &[u8]) -> Result<Self, RangeAllocationError> {
         let error = |reason: &str| RangeAllocationError { reason: reason.to_owned() };
-        if value.starts_with(b"k8s\0") {
-            return Err(error(
-                "it is stored as protobuf; run the servers that share this storage with \
-                 --storage-media-type=application/json",
-            ));
+        if let Some(envelope) = value.strip_prefix(PROTOBUF_PREFIX) {
+            return Self::parse_protobuf(envelope).ok_or_else(|| error("the protobuf message is malformed"));
         }
         let object: JsonObject = serde_json::from_slice(value).map_err(|parse| error(&parse.to_string()))?;
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -90,6 +94,14 @@ impl RangeAllocation {
             bitmap: Bitmap::from_big_endian(&data),
             metadata: object.get("metadata").cloned().unwrap_or_else(|| json!({"creationTimestamp": null})),
         })
+    }
+
+    /// Reads the message that follows the prefix: the type, then the object. Metadata, which nothing reads, is not kept.
+    fn parse_protobuf(envelope: &[u8]) -> Option<Self> {
+        let object = protobuf_field(envelope, ENVELOPE_RAW)?;
+        let range = protobuf_field(object, RANGE).unwrap_or_default();
+        let bitmap = Bitmap::from_big_endian(protobuf_field(object, DATA).unwrap_or_default());
+        Some(Self { bitmap, ..Self::empty(std::str::from_utf8(range).ok()?.to_owned()) })
     }
 
     /// The value to store, as a kube-apiserver with `--storage-media-type=application/json` writes it.
@@ -104,4 +116,34 @@ impl RangeAllocation {
         json.push(b'\n');
         json
     }
+}
+
+/// The last value of a field of strings or bytes; `None` if it is absent or the message is malformed.
+fn protobuf_field(mut message: &[u8], number: u64) -> Option<&[u8]> {
+    let mut found = None;
+    while !message.is_empty() {
+        let tag = take_varint(&mut message)?;
+        // All fields of both messages are length-delimited.
+        if tag & 7 != 2 {
+            return None;
+        }
+        let length = usize::try_from(take_varint(&mut message)?).ok()?;
+        let value = message.split_off(..length)?;
+        if tag >> 3 == number {
+            found = Some(value);
+        }
+    }
+    found
+}
+
+fn take_varint(message: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *message.split_off_first()?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
 }

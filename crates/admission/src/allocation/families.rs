@@ -71,7 +71,7 @@ fn has_selector(spec: &JsonObject) -> bool {
 }
 
 /// Completes a stored spec that was written before services had families.
-pub fn default_on_read(cluster: ClusterFamilies, spec: &mut JsonObject) {
+pub(super) fn default_on_read(cluster: ClusterFamilies, spec: &mut JsonObject) {
     if texts(spec, "clusterIPs").is_empty() && !text(spec, "clusterIP").is_empty() {
         spec.insert("clusterIPs".to_owned(), json!([text(spec, "clusterIP")]));
     }
@@ -107,7 +107,7 @@ pub(super) fn keeps_preferred_families(old: &JsonObject, new: &JsonObject) -> bo
 }
 
 /// Sets `ipFamilyPolicy` and `ipFamilies` of a spec, or says what in it does not fit the server.
-pub fn set_ip_families(
+pub(super) fn set_ip_families(
     cluster: ClusterFamilies,
     gates: &FeatureGates,
     old: Option<&JsonObject>,

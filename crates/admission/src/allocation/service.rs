@@ -7,13 +7,16 @@ use api::json::JsonObject;
 use kinds::FeatureGates;
 use serde_json::{Value, json};
 
-use super::families::{ClusterFamilies, is_headless, keeps_preferred_families, set_ip_families, text, texts};
+use super::families::{
+    ClusterFamilies, default_on_read, is_headless, keeps_preferred_families, set_ip_families, text, texts,
+};
 use super::range::choose;
 use super::{AddressRange, PortRange, RangeAllocation};
 
 const ALLOCATED_IP: &str = "provided IP is already allocated";
 const ALLOCATED_PORT: &str = "provided port is already allocated";
 const FULL: &str = "range is full";
+const RANGE_CHANGED: &str = "the provided range does not match the current range";
 /// The port before the first that a dry run shows.
 const DRY_RUN_PORT: i64 = 32768;
 
@@ -62,14 +65,14 @@ pub struct ServiceAllocator<'a> {
     pub gates: &'a FeatureGates,
     /// The ranges that addresses are taken from, the preferred one of a family first.
     pub ranges: Vec<AddressRange>,
-    /// Whether addresses outside of all ranges are refused in the words of servers with ServiceCIDRs.
+    /// Whether ranges are ServiceCIDR objects. Otherwise addresses are taken only from the bitmaps.
     pub has_service_cidrs: bool,
     /// The bitmaps of addresses that exist.
     pub address_maps: Vec<Recorded>,
     /// The range of node ports.
     pub port_range: PortRange,
-    /// The bitmap of node ports.
-    pub ports: Recorded,
+    /// The bitmap of node ports, once it exists.
+    pub ports: Option<Recorded>,
     /// Whether an IPAddress of this address exists.
     pub has_object: &'a dyn Fn(IpAddr) -> bool,
     /// Whether nothing is recorded.
@@ -84,9 +87,41 @@ pub struct ServiceAllocator<'a> {
     pub dry_run_ports: Vec<i64>,
 }
 
+/// What happens to the spec of a service.
+pub enum ServiceChange<'a> {
+    /// It is new.
+    Create(&'a mut JsonObject),
+    /// The spec before and after.
+    Update(&'a JsonObject, &'a mut JsonObject),
+    /// It is removed.
+    Remove(&'a JsonObject),
+}
+
 impl ServiceAllocator<'_> {
+    /// Allocates and releases for a change, and completes the spec.
+    pub fn apply(&mut self, change: ServiceChange<'_>) -> Result<(), AllocationError> {
+        let completed = |old: &JsonObject| {
+            let mut old = old.clone();
+            default_on_read(self.families, &mut old);
+            old
+        };
+        match change {
+            ServiceChange::Create(spec) => self.create(spec),
+            ServiceChange::Update(old, new) => {
+                let old = completed(old);
+                kinds::keep_allocated_values(&old, new);
+                self.update(&old, new)
+            }
+            ServiceChange::Remove(old) => {
+                let old = completed(old);
+                self.release(&old);
+                Ok(())
+            }
+        }
+    }
+
     /// Allocates for a new service.
-    pub fn create(&mut self, spec: &mut JsonObject) -> Result<(), AllocationError> {
+    pub(super) fn create(&mut self, spec: &mut JsonObject) -> Result<(), AllocationError> {
         set_ip_families(self.families, self.gates, None, spec).map_err(AllocationError::Invalid)?;
         self.take_cluster_ips(spec)?;
         self.init_node_ports(spec)?;
@@ -97,7 +132,7 @@ impl ServiceAllocator<'_> {
     }
 
     /// Allocates and releases what an update changes.
-    pub fn update(&mut self, old: &JsonObject, new: &mut JsonObject) -> Result<(), AllocationError> {
+    pub(super) fn update(&mut self, old: &JsonObject, new: &mut JsonObject) -> Result<(), AllocationError> {
         set_ip_families(self.families, self.gates, Some(old), new).map_err(AllocationError::Invalid)?;
         self.update_cluster_ips(old, new)?;
         let uses_ports = |spec: &JsonObject| matches!(text(spec, "type"), "NodePort" | "LoadBalancer");
@@ -119,7 +154,7 @@ impl ServiceAllocator<'_> {
     }
 
     /// Releases all that a removed service has.
-    pub fn release(&mut self, spec: &JsonObject) {
+    pub(super) fn release(&mut self, spec: &JsonObject) {
         if text(spec, "type") != "ExternalName" && !is_headless(spec) {
             self.release_addresses(&texts(spec, "clusterIPs"));
         }
@@ -182,7 +217,13 @@ impl ServiceAllocator<'_> {
 
     /// Takes an address: the named one, or a free one if `wanted` is empty.
     fn take_address(&mut self, family: &str, wanted: &str, shown: &[String]) -> Result<String, AllocationError> {
+        let unusable = self.unusable_map(family);
         if wanted.is_empty() {
+            if let Some(reason) = unusable {
+                let detail = format!("failed to allocate IP: {reason}");
+                let error = FieldError::invalid("spec.clusterIPs", json!(shown), detail);
+                return Err(AllocationError::Invalid(vec![error]));
+            }
             let Some(address) = self.choose_address(family) else {
                 let error = format!("failed to allocate a serviceIP for Service {:?}: {FULL}", self.name);
                 return Err(AllocationError::Internal(error));
@@ -206,11 +247,32 @@ impl ServiceAllocator<'_> {
                 Some(_) | None => refuse("the provided network does not match the current range".to_owned()),
             };
         }
+        if let Some(reason) = unusable {
+            return refuse(reason.to_owned());
+        }
         if !self.is_dry_run && self.is_taken(address) {
             return refuse(ALLOCATED_IP.to_owned());
         }
         self.record_address(address);
         Ok(wanted.to_owned())
+    }
+
+    /// Why a server that takes addresses from bitmaps alone cannot use that of a family.
+    fn unusable_map(&self, family: &str) -> Option<&'static str> {
+        if self.has_service_cidrs || self.is_dry_run {
+            return None;
+        }
+        let of_family = |range: &AddressRange| range.family().as_str() == family;
+        let range = self.ranges.iter().find(|range| of_family(range))?.to_string();
+        let map_ranges = || self.address_maps.iter().map(|map| &*map.allocation.range);
+        if map_ranges().any(|stored| stored == range) {
+            return None;
+        }
+        let is_changed = map_ranges().any(|stored| stored.parse().is_ok_and(|stored| of_family(&stored)));
+        Some(match is_changed {
+            true => RANGE_CHANGED,
+            false => "cannot allocate resources of type serviceipallocations at this time",
+        })
     }
 
     fn choose_address(&self, family: &str) -> Option<IpAddr> {
@@ -282,7 +344,7 @@ impl ServiceAllocator<'_> {
                         Some((_, named)) => {
                             self.take_port(*named).map_err(|error| refused_port(index, *named, &error))?
                         }
-                        None => self.take_any_port()?,
+                        None => self.take_any_port().map_err(|error| no_port(&error))?,
                     };
                     by_port.push((port, number));
                     number
@@ -304,7 +366,7 @@ impl ServiceAllocator<'_> {
         for (index, port) in wanted.into_iter().enumerate() {
             chosen.push(match port {
                 0 if !is_allocating => 0,
-                0 => self.take_any_port()?,
+                0 => self.take_any_port().map_err(|error| no_port(&error))?,
                 port if taken.contains(&port) => port,
                 port => {
                     taken.push(port);
@@ -318,8 +380,8 @@ impl ServiceAllocator<'_> {
 
     fn take_health_check_port(&mut self, spec: &mut JsonObject) -> Result<(), AllocationError> {
         let port = match integer(spec, "healthCheckNodePort") {
-            0 => self.take_any_port().map_err(|_| {
-                AllocationError::Internal(format!("failed to allocate a HealthCheck NodePort 0: {FULL}"))
+            0 => self.take_any_port().map_err(|error| {
+                AllocationError::Internal(format!("failed to allocate a HealthCheck NodePort 0: {error}"))
             })?,
             wanted => self.take_port(wanted).map_err(|error| {
                 let error = format!("failed to allocate requested HealthCheck NodePort {wanted}: {error}");
@@ -332,7 +394,7 @@ impl ServiceAllocator<'_> {
 
     fn take_port(&mut self, port: i64) -> Result<i64, String> {
         let offset = self.port_range.offset(port);
-        let is_taken = offset.is_some_and(|offset| self.ports.allocation.bitmap.contains(offset));
+        let is_taken = offset.is_some_and(|offset| self.is_port_taken(offset));
         if is_taken || self.dry_run_ports.contains(&port) {
             return Err(ALLOCATED_PORT.to_owned());
         }
@@ -344,11 +406,11 @@ impl ServiceAllocator<'_> {
             let range = self.port_range;
             return Err(format!("provided port is not in the valid range. The range of valid ports is {range}"));
         };
-        self.ports.set(offset, true);
+        self.usable_ports()?.set(offset, true);
         Ok(port)
     }
 
-    fn take_any_port(&mut self) -> Result<i64, AllocationError> {
+    fn take_any_port(&mut self) -> Result<i64, String> {
         if self.is_dry_run {
             let port = self.dry_run_ports.iter().copied().max().unwrap_or(DRY_RUN_PORT) + 1;
             self.dry_run_ports.push(port);
@@ -356,17 +418,29 @@ impl ServiceAllocator<'_> {
         }
         let (size, band) = (self.port_range.size() as u128, self.port_range.static_band() as u128);
         let as_index = |offset: u128| usize::try_from(offset).unwrap_or(usize::MAX);
-        let is_taken = |offset: u128| self.ports.allocation.bitmap.contains(as_index(offset));
-        let Some(offset) = choose(size, band, self.random, is_taken).map(as_index) else {
-            return Err(AllocationError::Internal(format!("failed to allocate a nodePort: {FULL}")));
-        };
-        self.ports.set(offset, true);
-        Ok(self.port_range.port(offset))
+        let is_taken = |offset: u128| self.is_port_taken(as_index(offset));
+        let offset = choose(size, band, self.random, is_taken).map(as_index);
+        self.usable_ports()?.set(offset.ok_or(FULL)?, true);
+        Ok(offset.map_or(0, |offset| self.port_range.port(offset)))
+    }
+
+    fn is_port_taken(&self, offset: usize) -> bool {
+        self.ports.as_ref().is_some_and(|ports| ports.allocation.bitmap.contains(offset))
+    }
+
+    /// The bitmap of node ports, if it is of this server's range.
+    fn usable_ports(&mut self) -> Result<&mut Recorded, String> {
+        match &mut self.ports {
+            None => Err("cannot allocate resources of type servicenodeportallocations at this time".to_owned()),
+            Some(ports) if ports.allocation.range != self.port_range.to_string() => Err(RANGE_CHANGED.to_owned()),
+            Some(ports) => Ok(ports),
+        }
     }
 
     fn release_port(&mut self, port: i64) {
-        if let Some(offset) = self.port_range.offset(port).filter(|_| !self.is_dry_run) {
-            self.ports.set(offset, false);
+        let range = self.port_range;
+        if let (Some(offset), Ok(ports)) = (range.offset(port).filter(|_| !self.is_dry_run), self.usable_ports()) {
+            ports.set(offset, false);
         }
     }
 }
@@ -378,6 +452,10 @@ fn map_offset(map: &Recorded, address: IpAddr) -> Option<usize> {
     (offset < range.bitmap_size()).then_some(offset)
 }
 
+fn no_port(error: &str) -> AllocationError {
+    AllocationError::Internal(format!("failed to allocate a nodePort: {error}"))
+}
+
 fn refused_port(index: usize, port: i64, error: &str) -> AllocationError {
     AllocationError::Invalid(vec![FieldError::invalid(format!("spec.ports[{index}].nodePort"), port, error)])
 }
@@ -386,7 +464,7 @@ fn ports(spec: &JsonObject) -> impl Iterator<Item = &JsonObject> {
     spec.get("ports").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
 }
 
-fn node_ports(spec: &JsonObject) -> Vec<i64> {
+pub(super) fn node_ports(spec: &JsonObject) -> Vec<i64> {
     ports(spec).map(|port| integer(port, "nodePort")).filter(|port| *port != 0).collect()
 }
 
@@ -401,10 +479,10 @@ fn allocates_node_ports(spec: &JsonObject) -> bool {
     text(spec, "type") == "NodePort" || spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false))
 }
 
-fn needs_health_check(spec: &JsonObject) -> bool {
+pub(super) fn needs_health_check(spec: &JsonObject) -> bool {
     text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
 
-fn integer(object: &JsonObject, name: &str) -> i64 {
+pub(super) fn integer(object: &JsonObject, name: &str) -> i64 {
     object.get(name).and_then(Value::as_i64).unwrap_or_default()
 }

@@ -26,8 +26,8 @@ impl AuthenticatedCaller {
         Self { user: Arc::new(user), impersonator: Some(self.user), forward_identity: Arc::default(), ..self }
     }
 
-    /// The identity that the forwarder sends to peers; fails if header values cannot represent it.
-    pub(super) fn forward_identity(&self) -> Result<forward::ForwardedUser, UnsendableUser> {
+    /// The identity that the forwarder sends to peers and extension API servers; fails if header values cannot represent it.
+    pub(crate) fn forward_identity(&self) -> Result<forward::ForwardedUser, UnsendableUser> {
         self.forward_identity.get_or_init(|| edge::identity_headers::to_forwarded_user(&self.user)).clone()
     }
 }

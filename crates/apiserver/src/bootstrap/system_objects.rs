@@ -19,7 +19,7 @@ const SERVICE_PORT: u16 = 443;
 type UpdateExisting = dyn Fn(&StoredObject) -> Option<JsonObject> + Send + Sync;
 
 /// An object that bootstrap creates if it is absent.
-pub(super) struct SystemObject {
+pub(crate) struct SystemObject {
     pub(super) resource: GroupVersionResource<&'static str>,
     /// The storage key below the resource's prefix: `NAME` or `NAMESPACE/NAME`.
     pub(super) key: String,
@@ -93,24 +93,68 @@ pub(super) fn priority_classes() -> impl Iterator<Item = SystemObject> {
     })
 }
 
-/// The Service `kubernetes` with the configured cluster IP, if any: no IP is allocated for it.
-pub(super) fn kubernetes_service(server: SocketAddr, service_ip: Option<IpAddr>) -> SystemObject {
-    let mut spec = json!({
-        "type": "ClusterIP",
-        "sessionAffinity": "None",
-        "internalTrafficPolicy": "Cluster",
-        "ipFamilyPolicy": "SingleStack",
-        "ipFamilies": [ip_family(service_ip.unwrap_or(server.ip()))],
-        "ports": [{"name": "https", "protocol": "TCP", "port": SERVICE_PORT, "targetPort": server.port()}],
+/// The Service `kubernetes`, which is created with the address that it names.
+pub(super) fn kubernetes_service(server: SocketAddr, address: IpAddr) -> JsonObject {
+    let service = json!({
+        "metadata": {
+            "name": SERVICE_NAME,
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": address,
+            "clusterIPs": [address],
+            "sessionAffinity": "None",
+            "internalTrafficPolicy": "Cluster",
+            "ipFamilyPolicy": "SingleStack",
+            "ipFamilies": [ip_family(address)],
+            "ports": [{"name": "https", "protocol": "TCP", "port": SERVICE_PORT, "targetPort": server.port()}],
+        },
+        "status": {"loadBalancer": {}},
     });
-    if let Some(ip) = service_ip {
-        spec["clusterIP"] = ip.to_string().into();
-        spec["clusterIPs"] = json!([ip]);
-    }
-    let labels = json!({"component": "apiserver", "provider": "kubernetes"});
-    let metadata = json!({"name": SERVICE_NAME, "namespace": "default", "labels": labels});
-    let fields = [("metadata", metadata), ("spec", spec), ("status", json!({"loadBalancer": {}}))];
-    SystemObject::new("", "services", fields)
+    let Value::Object(service) = service else { unreachable!("the literal is an object") };
+    service
+}
+
+/// The ServiceCIDR with the ranges of the server's flags. A second range is added to an existing one, and the condition
+/// is set if it is missing; another server's ranges stay.
+pub(crate) fn default_service_cidr(ranges: &[String], version: &'static str, now: Time) -> SystemObject {
+    let ready = json!([{
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": now.to_string(),
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+    }]);
+    let spec = json!({"cidrs": ranges});
+    let metadata = json!({"name": SERVICE_NAME});
+    let fields = [("metadata", metadata), ("spec", spec.clone()), ("status", json!({"conditions": ready}))];
+    let mut system = SystemObject::new("networking.k8s.io", "servicecidrs", fields);
+    system.resource.version = version;
+    let ranges = ranges.to_vec();
+    system.update_existing = Box::new(move |stored| {
+        let mut object = object_codec::decode_stored(stored);
+        let stored: Vec<String> = object::unstructured::texts(&object, &["spec", "cidrs"]).map(str::to_owned).collect();
+        let is_extended = ranges.len() == 2 && ranges[..1] == stored;
+        let conditions = object::unstructured::objects(&object, &["status", "conditions"]);
+        let has_condition = conditions
+            .filter(|condition| condition.get("status").is_some_and(|status| status != "Unknown"))
+            .any(|condition| condition.get("type").is_some_and(|name| name == "Ready"));
+        if object::unstructured::get(&object, &["metadata", "deletionTimestamp"]).is_some() {
+            return None;
+        }
+        if is_extended {
+            object.insert("spec".to_owned(), spec.clone());
+        } else if has_condition || stored != ranges {
+            return None;
+        }
+        if !has_condition {
+            object.insert("status".to_owned(), json!({"conditions": ready}));
+        }
+        Some(object)
+    });
+    system
 }
 
 /// The Endpoints and the EndpointSlice of the Service `kubernetes`.
@@ -219,9 +263,29 @@ mod tests {
 
     #[test]
     fn kubernetes_service_has_the_configured_cluster_ip() {
-        let service = kubernetes_service("127.0.0.1:7443".parse().unwrap(), Some("10.96.0.1".parse().unwrap()));
-        assert_eq!(service.key, "default/kubernetes");
-        assert_eq!(service.object["spec"]["clusterIP"], "10.96.0.1");
-        assert_eq!(service.object["spec"]["ports"][0]["targetPort"], 7443);
+        let service = kubernetes_service("127.0.0.1:7443".parse().unwrap(), "10.96.0.1".parse().unwrap());
+        assert_eq!(service["metadata"]["name"], "kubernetes");
+        assert_eq!(service["spec"]["clusterIPs"], json!(["10.96.0.1"]));
+        assert_eq!(service["spec"]["ports"][0]["targetPort"], 7443);
+    }
+
+    #[test]
+    fn default_service_cidr_gets_a_second_range_and_a_condition() {
+        let next = |stored: Value| {
+            let ranges = ["10.0.0.0/24".to_owned(), "fd00::/112".to_owned()];
+            let system = default_service_cidr(&ranges, "v1", "2026-01-01T00:00:00Z".parse().unwrap());
+            let stored = StoredObject::from_storage(stored.to_string().as_bytes(), 7).unwrap();
+            let next = system.next_state(Some(&stored));
+            next.map(|next| (next["spec"]["cidrs"].to_string(), next["status"]["conditions"][0]["status"].clone()))
+        };
+        let with = |cidrs: &[&str], status: &str| {
+            json!({"metadata": {}, "spec": {"cidrs": cidrs},
+                "status": {"conditions": [{"type": "Ready", "status": status}]}})
+        };
+        let both = r#"["10.0.0.0/24","fd00::/112"]"#.to_owned();
+        assert_eq!(next(with(&["10.0.0.0/24"], "True")), Some((both.clone(), json!("True"))));
+        assert_eq!(next(with(&["10.0.0.0/24", "fd00::/112"], "Unknown")), Some((both, json!("True"))));
+        assert_eq!(next(with(&["10.0.0.0/24", "fd00::/112"], "False")), None);
+        assert_eq!(next(with(&["10.1.0.0/24"], "Unknown")), None, "it is another server's");
     }
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use api::GroupVersion;
 use apiextensions::{CustomResourceVersion, Definition};
 use kinds::{Release, ServedResources};
-use membership::exclusion::SharedResources;
 use object::convert::{Conversion, convert};
 use registry::{CachedEntry, CachedValue, Registry, ResourceCache};
 use storageversion::PublicationBarrier;
@@ -18,6 +17,7 @@ use super::conversion::ConversionScope;
 use super::views::{self, View};
 use super::{CustomResource, CustomResources, LiveDefinition, SERVED_API_VERSION, SERVED_KIND};
 use crate::resource::Resource;
+use crate::shared_resources::SharedPublisher;
 use crate::storage_version_barrier::registration_of_definition;
 
 /// The next [`LiveDefinition::schema_number`]. Shared by all servers of a process, so that no number has two meanings.
@@ -31,7 +31,7 @@ pub struct DefinitionFollower {
     /// From the version in which definitions are stored to the served one.
     conversion: fn(GroupVersion<&str>, GroupVersion<&str>) -> Option<Conversion>,
     snapshots: watch::Sender<Arc<CustomResources>>,
-    shared: watch::Sender<SharedResources>,
+    shared: Arc<SharedPublisher>,
     /// Publishes storage versions; `None` with the feature gate off.
     publication: Option<PublicationBarrier>,
 }
@@ -44,7 +44,12 @@ struct NextState {
 }
 
 impl DefinitionFollower {
-    pub(super) fn new(registry: &Registry, crd_cache: &Arc<ResourceCache>, served_resources: &ServedResources) -> Self {
+    pub(super) fn new(
+        registry: &Registry,
+        crd_cache: &Arc<ResourceCache>,
+        served_resources: &ServedResources,
+        shared: Arc<SharedPublisher>,
+    ) -> Self {
         let served = served_resources.get("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         Self {
             registry: registry.clone(),
@@ -52,13 +57,13 @@ impl DefinitionFollower {
             release: served_resources.release(),
             conversion: served.map_or(|_, _| None, |served| served.kind.strategy.conversion),
             snapshots: watch::Sender::default(),
-            shared: watch::Sender::default(),
+            shared,
             publication: None,
         }
     }
 
-    pub(super) fn subscribe(&self) -> (watch::Receiver<Arc<CustomResources>>, watch::Receiver<SharedResources>) {
-        (self.snapshots.subscribe(), self.shared.subscribe())
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<CustomResources>> {
+        self.snapshots.subscribe()
     }
 
     /// Registers the storage versions of all definitions with `publication`.
@@ -85,8 +90,9 @@ impl DefinitionFollower {
                     publication.replace_custom_registrations(&registrations.collect::<Vec<_>>());
                 }
                 // Before the snapshot, because routing must know what a request waits for in the snapshot.
-                self.shared.send_replace(snapshot.shared().clone());
-                self.snapshots.send_replace(Arc::new(snapshot));
+                let snapshot = Arc::new(snapshot);
+                self.shared.set_custom(&snapshot);
+                self.snapshots.send_replace(snapshot);
                 ended_views.iter().for_each(|view| view.notify());
                 // Fails if the revision was compacted in between; the loop then takes a newer snapshot.
                 if let Ok(mut watcher) = self.registry.watch(&self.crd_cache, revision) {

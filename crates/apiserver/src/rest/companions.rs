@@ -34,7 +34,6 @@ pub(crate) struct FoundCompanion {
     /// `None` if the key is absent.
     pub(crate) entry: Option<StoreEntry>,
     /// The revision of the store as of which the key was read.
-    #[expect(dead_code, reason = "for the allocation of service addresses")]
     pub(crate) as_of: Revision,
 }
 
@@ -49,6 +48,11 @@ impl Companions {
     /// Adds a write to the transaction of the decision that is being made.
     pub(super) fn add(&self, write: CompanionWrite) {
         self.state.lock().writes.push(write);
+    }
+
+    /// Takes back the writes to these keys of the decision that is being made.
+    pub(super) fn withdraw(&self, keys: &[Key]) {
+        self.state.lock().writes.retain(|write| !keys.contains(&write.key));
     }
 
     /// Requests the newest state of a key; the decision then ends with a refusal, and is made again.

@@ -119,6 +119,9 @@ pub(super) async fn delete_object(
         let decision = match deletion {
             DeleteOutcome::Remove(_) => {
                 admit(&object)?;
+                if !options.is_dry_run {
+                    context.release_allocations(&object)?;
+                }
                 WriteDecision::Delete
             }
             DeleteOutcome::Pending => WriteDecision::Keep,

@@ -37,6 +37,7 @@ pub(super) struct ExecutionTracker {
     body_warnings: Mutex<Vec<String>>,
     pub(super) companions: Companions,
     pub(super) quota: super::quota::QuotaCharges,
+    pub(super) allocation: super::allocation::AllocationProgress,
 }
 
 impl ExecutionTracker {
@@ -58,6 +59,17 @@ impl ExecutionTracker {
         if is_executed {
             self.is_executed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Ends the turns of the request. After a commit the next request decides on what this one wrote.
+    fn end_turns<E>(&self, written: &Result<WriteOutcome, WriteError<E>>) {
+        let (put_at, changed_at) = match written {
+            Ok(WriteOutcome::Put(stored)) => (Some(Revision(stored.revision)), Some(Revision(stored.revision))),
+            Ok(WriteOutcome::Deleted(revision)) => (None, Some(*revision)),
+            Ok(WriteOutcome::Unchanged) | Err(_) => (None, None),
+        };
+        self.quota.end_turn(put_at);
+        self.allocation.end_turn(changed_at);
     }
 
     pub(super) fn is_executed(&self) -> bool {
@@ -103,13 +115,17 @@ impl ExecutionTracker {
 }
 
 impl RequestContext<'_> {
-    /// Performs the conversions, then the calls of admission webhooks, then the reads of companions, that a decision
-    /// found missing. False if the refusal counts.
+    /// Waits for the turn that a decision needs, or performs the conversions, calls of admission webhooks or reads of
+    /// companions that it found missing. False if the refusal counts.
+    ///
+    /// A request never waits for the turn of allocations while it has that of a quota, so that turns do not deadlock.
     pub(super) async fn resolve_refusal(self, resource: &Resource) -> Result<bool, Status> {
-        if resource.run_conversions().await?
-            || self.admission.resolve(self.server).await?
-            || self.resolve_quota().await?
-        {
+        if self.resolve_allocation().await? || self.resolve_quota().await? {
+            return Ok(true);
+        }
+        // Webhooks may take long.
+        self.execution.allocation.end_turn(None);
+        if resource.run_conversions().await? || self.admission.resolve(self.server).await? {
             return Ok(true);
         }
         let read = self.execution.companions.read_requested(&self.server.registry).await;
@@ -134,12 +150,14 @@ impl RequestContext<'_> {
             self.admission.begin_decision();
             companions.begin_decision();
             self.execution.quota.begin_decision();
+            self.execution.allocation.begin_decision();
             resource.conversions().inspect(|conversions| conversions.clear_pending());
             let decision = decide(current)?;
             Ok(DecidedWrite { decision, companions: companions.take_writes() })
         };
         let (mut rounds, mut companion_rounds) = (0, 0);
         let name = resource.storage_name();
+        self.take_allocation_turn_for_create().await.map_err(WriteError::Refused)?;
         self.take_quota_turn_for_create().await.map_err(WriteError::Refused)?;
         let written = loop {
             let written = registry.write_with_companions(name, &resource.cache, key, conditions, &mut decide).await;
@@ -155,7 +173,6 @@ impl RequestContext<'_> {
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {
                     rounds += 1;
-                    // Webhooks may take long.
                     self.execution.quota.end_turn(None);
                     Box::pin(self.resolve_refusal(resource)).await.map_err(WriteError::Refused)?
                 }
@@ -175,11 +192,7 @@ impl RequestContext<'_> {
         {
             self.execution.definition_changed_at.store(as_of.0, Ordering::Relaxed);
         }
-        let committed = match &written {
-            Ok(WriteOutcome::Put(stored)) => Some(Revision(stored.revision)),
-            Ok(_) | Err(_) => None,
-        };
-        self.execution.quota.end_turn(committed);
+        self.execution.end_turns(&written);
         self.execution.record_outcome(&written);
         written
     }

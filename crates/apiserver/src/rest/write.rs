@@ -1,8 +1,8 @@
 //! The sequence of a write, the same for create, update, patch and the writable subresources.
 //!
 //! A handler decodes the request; then, on the newest state of the object, [`ObjectWrite::decide`] runs the steps in
-//! order: the requested state, managed fields, mutating admission, rules of metadata and status, validation, validating
-//! admission, encoding in the storage version. The registry runs the decision again after a conflict, so it has no side
+//! order: the requested state, managed fields, mutating admission, rules of metadata and status, allocation, validation,
+//! validating admission, encoding in the storage version. The registry runs the decision again after a conflict, so it has no side
 //! effects, and time, uid and random numbers are chosen once per request.
 
 mod admission;
@@ -203,6 +203,7 @@ impl<'a> ObjectWrite<'a> {
         self.admit(None, &mut new)?;
         self.check_escalation(None, &new)?;
         self.prepare_create(&mut new)?;
+        self.allocate(None, &mut new)?;
         self.validate_create(&new)?;
         self.context.authorize_create()?;
         self.check_admission(None, &mut new)?;
@@ -221,17 +222,23 @@ impl<'a> ObjectWrite<'a> {
         self.keep_fields_of_others(old, &mut new);
         self.check_escalation(Some(old), &new)?;
         self.check_signer(old, &new)?;
+        self.allocate(Some(old), &mut new)?;
         self.prepare_update(old, &mut new)?;
         self.validate_update(old, &new)?;
         managedfields::keep_times_if_unchanged(old, &mut new);
         self.check_admission(Some(old), &mut new)?;
         if (self.context.resource.strategy().is_removed_by_update)(old, &new) {
+            self.context.release_allocations(old)?;
             return Ok(WriteDecision::Delete);
         }
         if object::metadata::is_no_op(old, &new) && !live.is_outdated {
             return Ok(WriteDecision::Keep);
         }
         self.put(new)
+    }
+
+    fn allocate(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Result<(), Status> {
+        self.context.allocate(old, new, self.random, self.options.is_dry_run)
     }
 
     /// Makes the writer the owner of the fields that it changes.

@@ -6,11 +6,13 @@ use api::objects::{Lease, from_json, to_stored_json};
 use api::{GroupResource, PortError};
 use bytes::Bytes;
 use membership::ServerId;
-use membership::identity::{IDENTITY_LEASE_NAMESPACE, IdentityLease};
+use membership::identity::{IDENTITY_LABEL, IDENTITY_LABEL_VALUE, IDENTITY_LEASE_NAMESPACE, IdentityLease};
 use membership::ports::{Feed, LeaseStorage, PortFuture};
 use object::StoredObject;
 use registry::read::ReadConsistency;
-use registry::{CachedEntry, CachedValue, Registry, ResourceCache, WriteDecision, WriteError, WriteOutcome};
+use registry::{
+    CachedEntry, CachedValue, ListSelection, Registry, ResourceCache, WriteDecision, WriteError, WriteOutcome,
+};
 use store::Key;
 use tokio::sync::watch;
 
@@ -45,6 +47,18 @@ impl IdentityLeases {
         let Some(cached) = cached_entry else { return Ok(None) };
         let CachedValue::Object(stored) = &cached.value else { return Err(unavailable("the lease is undecodable")) };
         from_json(&stored.body).map(Some).map_err(unavailable)
+    }
+
+    /// The identity leases of extension servers: those of other components than the API server's.
+    pub async fn list_of_extension_servers(&self, consistency: ReadConsistency) -> Result<Vec<Arc<Lease>>, PortError> {
+        let is_one = |stored: &StoredObject| {
+            let label = stored.labels.iter().find(|(name, _)| **name == *IDENTITY_LABEL);
+            label.is_some_and(|(_, component)| **component != *IDENTITY_LABEL_VALUE)
+        };
+        let prefix = self.namespace_prefix();
+        let selection = ListSelection { start_key: Key::default(), prefix, limit: None, filter: &is_one };
+        let page = self.registry.list(&self.resource_cache, &selection, consistency).await.map_err(unavailable)?;
+        Ok(page.entries.iter().filter_map(|entry| decode_cached(entry)).collect())
     }
 
     async fn write_lease(

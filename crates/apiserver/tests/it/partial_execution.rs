@@ -153,7 +153,7 @@ impl AccessControl for AllowAllAccessControl {
         Ok(caller)
     }
 
-    fn authorize(&self, _: &AuthenticatedCaller, _: &Target<'_>, _: &RequestRecord) -> Result<(), Error> {
+    async fn authorize(&self, _: &AuthenticatedCaller, _: &Target<'_>, _: &RequestRecord) -> Result<(), Error> {
         Ok(())
     }
 
@@ -228,10 +228,12 @@ impl FailingServer {
             watch_seconds_min: 60,
             feature_gates,
             admission,
+            service_ranges: apiserver::ServiceRanges::default(),
             webhooks: WebhookConfig { url_dialer: Dialer::direct(), routing: ServiceRouting::ClusterIp },
+            extensions: None,
             metrics: prometheus::Registry::new(),
         };
-        let (local, _definitions) = ApiServer::new(
+        let (local, _definitions, _extension_apis) = ApiServer::new(
             registry,
             served_resources,
             PREFIX,

@@ -77,7 +77,8 @@ impl TestProcess {
                 &registry,
                 &as_store,
                 PREFIX,
-                &LiveDefinitions::new(&registry, PREFIX, served_resources).0,
+                &LiveDefinitions::new(&registry, PREFIX, served_resources, Arc::default()).0,
+                None,
             ),
             metrics: Metrics::new(&figures),
             store,
@@ -105,7 +106,7 @@ impl TestProcess {
         let ports = storageversion::StorageVersionPorts {
             client: Arc::new(self.objects.clone()),
             member_source: members_source.clone(),
-            lease_client: Arc::new(self.ports.leases.clone()),
+            lease_client: Some(Arc::new(self.ports.leases.clone())),
         };
         let (renewed, receiver) = watch::channel(Some(tokio::time::Instant::now()));
         let manager = StorageVersionManager::start(&config, barrier, &ports, receiver, &self.metrics, tasks);

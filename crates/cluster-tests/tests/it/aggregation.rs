@@ -1,106 +1,80 @@
-//! APIServices: the automatic ones, and what becomes of them while servers of several releases share a store.
+//! APIServices: the automatic ones, and requests to extension API servers.
+
+mod automatic;
+mod endpoints;
+mod extension_server;
+mod outages;
+mod proxying;
+mod registration;
 
 use std::time::Duration;
 
+use cluster_tests::client::FullResponse;
 use cluster_tests::wait::wait_within;
-use cluster_tests::{Client, ControlPlane};
+use cluster_tests::{Client, ControlPlane, TestStore};
+use extension_server::{ExtensionServer, Mode};
 use serde_json::{Value, json};
 
 use crate::block_on;
-use crate::custom_resource::{CRD_PATH, carts_crd};
 
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// Longer than servers need to see a change of the cluster.
+/// Longer than servers need to see a change of the cluster or of an extension server.
 const LIMIT: Duration = Duration::from_secs(30);
+const DISCOVERY_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-fn path(name: &str) -> String {
+fn api_service_path(name: &str) -> String {
     format!("{API_SERVICES}/{name}")
 }
 
-/// Label, priorities and the condition `Available` of an APIService.
-fn summary(api_service: &Value) -> Value {
-    let condition = &api_service["status"]["conditions"][0];
-    json!([
-        api_service["metadata"]["labels"][LABEL],
-        api_service["spec"]["groupPriorityMinimum"],
-        api_service["spec"]["versionPriority"],
-        condition["status"],
-        condition["reason"],
-        condition["message"],
-    ])
+async fn get_accepting(client: &Client, path: &str, accept: &str) -> Value {
+    let request = client.request_builder(http::Method::GET, path).header(http::header::ACCEPT, accept);
+    client.send(request, bytes::Bytes::new()).await.json()
+}
+
+/// The status and the text of a page.
+fn shown(response: &FullResponse) -> String {
+    format!("{} {}", response.status.as_u16(), String::from_utf8_lossy(&response.body).trim_end())
+}
+
+/// The condition `Available`: status, reason and message.
+async fn available(client: &Client, name: &str) -> (String, String, String) {
+    let found = client.get(&api_service_path(name)).await.json();
+    let condition = &found["status"]["conditions"][0];
+    let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"), text("message"))
 }
 
 #[track_caller]
-fn expect_status(client: &Client, name: &str, expected: u16) {
-    wait_within(LIMIT, &format!("{name} gets {expected}"), async || {
-        let found = client.get(&path(name)).await;
-        if found.status == expected { Ok(()) } else { Err(found.summary()) }
+fn wait_until_available(client: &Client, name: &str, status: &str, reason: &str) {
+    wait_within(LIMIT, &format!("{name} is {status} {reason}"), async || {
+        let found = available(client, name).await;
+        if (found.0.as_str(), found.1.as_str()) == (status, reason) { Ok(()) } else { Err(format!("{found:?}")) }
     });
 }
 
-#[test]
-fn automatic_api_services_follow_built_in_versions_and_definitions() {
-    ControlPlane::for_each_store(|mut plane| {
-        plane.start("a", &["--emulated-version=1.36"]);
-        let a = plane.admin("a");
-        let local = "Local APIServices are always available";
-        for (name, priorities) in [("v1.", [18000, 1]), ("v1.apps", [17800, 15]), ("v2.autoscaling", [17500, 30])] {
-            expect_status(&a, name, 200);
-            let found = block_on(a.get(&path(name))).json();
-            assert_eq!(summary(&found), json!(["onstart", priorities[0], priorities[1], "True", "Local", local]));
-        }
-        expect_status(&a, "v1.apiregistration.k8s.io", 404);
-        let carts = carts_crd();
-        let (group, version) = (&carts["spec"]["group"], &carts["spec"]["versions"][0]["name"]);
-        let name = format!("{}.{}", version.as_str().unwrap(), group.as_str().unwrap());
-        let crd = format!("{CRD_PATH}/{}", carts["metadata"]["name"].as_str().unwrap());
-        assert_eq!(block_on(a.create(CRD_PATH, &carts)).status, 201);
-        expect_status(&a, &name, 200);
-        let found = block_on(a.get(&path(&name))).json();
-        assert_eq!(summary(&found), json!(["true", 1000, 100, "True", "Local", local]));
-        assert_eq!(block_on(a.delete(&path(&name))).status, 200);
-        expect_status(&a, &name, 200);
-        assert_eq!(block_on(a.delete(&crd)).status, 200);
-        expect_status(&a, &name, 404);
+/// The versions of a group in aggregated discovery: name, freshness, names of resources.
+async fn listed_versions(client: &Client, group: &str) -> Vec<String> {
+    let document = get_accepting(client, "/apis", DISCOVERY_ACCEPT).await;
+    let groups = document["items"].as_array().unwrap();
+    let found = groups.iter().find(|item| item["metadata"]["name"] == *group);
+    let versions = found.map(|found| found["versions"].as_array().unwrap().clone()).unwrap_or_default();
+    let shown = versions.iter().map(|version| {
+        let resources = version["resources"].as_array().cloned().unwrap_or_default();
+        let names: Vec<_> = resources.iter().map(|resource| resource["resource"].as_str().unwrap()).collect();
+        format!(
+            "{} {} {}",
+            version["version"].as_str().unwrap(),
+            version["freshness"].as_str().unwrap(),
+            names.join(",")
+        )
     });
+    shown.collect()
 }
 
-#[test]
-fn automatic_api_service_of_newer_server_outlives_the_start_of_an_older_one() {
-    ControlPlane::for_each_store(|mut plane| {
-        let linger = "--peer-linger=3s";
-        plane.start("new", &["--emulated-version=1.36", linger]);
-        let only_new = "v1.resource.k8s.io";
-        expect_status(&plane.admin("new"), only_new, 200);
-        let uid = |client: &Client| block_on(client.get(&path(only_new))).json()["metadata"]["uid"].clone();
-        let first = uid(&plane.admin("new"));
-        plane.start("old", &["--emulated-version=1.33", linger]);
-        let old = plane.admin("old");
-        // The old server has reconciled once it has replaced a built-in one that it serves.
-        assert_eq!(block_on(old.delete(&path("v1.apps"))).status, 200);
-        expect_status(&old, "v1.apps", 200);
-        assert_eq!(uid(&old), first, "no server has removed or replaced it");
-        plane.stop("new");
-        expect_status(&old, only_new, 404);
+#[track_caller]
+fn wait_until_listed(client: &Client, group: &str, expected: &[&str]) {
+    wait_within(LIMIT, &format!("{group} lists {expected:?}"), async || {
+        let found = listed_versions(client, group).await;
+        if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
     });
-}
-
-#[test]
-fn users_api_service_is_never_touched() {
-    let mut plane = ControlPlane::new(cluster_tests::TestStore::Sqlite);
-    plane.start("a", &[]);
-    let a = plane.admin("a");
-    let own = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "v7.own.example"},
-        "spec": {"group": "own.example", "version": "v7", "groupPriorityMinimum": 10, "versionPriority": 20}});
-    assert_eq!(block_on(a.create(API_SERVICES, &own)).status, 201);
-    wait_within(LIMIT, "the condition of a local APIService", async || {
-        let found = a.get(&path("v7.own.example")).await.json();
-        let expected = json!([null, 10, 20, "True", "Local", "Local APIServices are always available"]);
-        if summary(&found) == expected { Ok(()) } else { Err(found.to_string()) }
-    });
-    // The controller passes over it again after a change of another one.
-    assert_eq!(block_on(a.delete(&path("v1.apps"))).status, 200);
-    expect_status(&a, "v1.apps", 200);
-    assert_eq!(block_on(a.get(&path("v7.own.example"))).status, 200);
 }

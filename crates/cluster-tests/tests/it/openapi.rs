@@ -1,5 +1,8 @@
 //! OpenAPI documents of servers of different releases, and what kubectl makes of them.
 
+mod real;
+mod recorded;
+
 use std::path::Path;
 
 use cluster_tests::client::FullResponse;
@@ -94,15 +97,15 @@ fn openapi_at_old_server_has_kinds_of_new_peer() {
             let index = wait_for_merged_index(&old, RESOURCE_PATH).await;
             let storage = document_of(&old, &index, STORAGE_PATH).await;
             check_references(&storage);
-            assert_eq!(storage["info"]["version"], "v1.33");
+            assert_eq!(storage["info"]["version"], "1.33");
             assert!(storage["paths"].get("/apis/storage.k8s.io/v1/volumeattributesclasses/{name}").is_some());
             assert!(storage["paths"].get("/apis/storage.k8s.io/v1/storageclasses").is_some());
             let resource = document_of(&old, &index, RESOURCE_PATH).await;
             check_references(&resource);
-            assert_eq!(resource["info"]["version"], "v1.36");
+            assert_eq!(resource["info"]["version"], "1.36");
             // What every release serves is this server's own document.
             let node = document_of(&old, &index, "apis/node.k8s.io/v1").await;
-            assert_eq!(node["info"]["version"], "v1.33");
+            assert_eq!(node["info"]["version"], "1.33");
             assert!(old.get("/openapi/v3/apis/nothing.example.com/v1").await.status == StatusCode::NOT_FOUND);
 
             wait_for_merged_index(&twin, RESOURCE_PATH).await;
@@ -121,7 +124,7 @@ fn openapi_at_old_server_has_kinds_of_new_peer() {
             check_references(&swagger);
             assert!(swagger["paths"].get("/apis/resource.k8s.io/v1/deviceclasses").is_some());
             let index = wait_for_merged_index(&new, "apis/apps/v1").await;
-            assert_eq!(document_of(&new, &index, "apis/apps/v1").await["info"]["version"], "v1.33");
+            assert_eq!(document_of(&new, &index, "apis/apps/v1").await["info"]["version"], "1.33");
         });
         check_kubectl(&plane.server("old").kubeconfig());
     });
@@ -150,7 +153,7 @@ fn openapi_of_stopped_peer_stays_where_it_is_known_and_is_unavailable_elsewhere(
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.summary());
         // Its own documents are served, also of a group-version to which the stopped peer would add.
         let storage = late.get(&format!("/openapi/v3/{STORAGE_PATH}")).await.json();
-        assert_eq!(storage["info"]["version"], "v1.33");
+        assert_eq!(storage["info"]["version"], "1.33");
         assert!(late.get("/openapi/v3").await.json()["paths"].get(STORAGE_PATH).is_some());
     });
 }
@@ -164,7 +167,7 @@ fn gateway_merges_openapi_of_upstreams() {
     let admin = gateway.admin();
     block_on(async {
         let index = wait_for_merged_index(&admin, RESOURCE_PATH).await;
-        for (path, version) in [(STORAGE_PATH, "v1.36"), ("apis/apps/v1", "v1.33"), ("api/v1", "v1.36")] {
+        for (path, version) in [(STORAGE_PATH, "1.36"), ("apis/apps/v1", "1.33"), ("api/v1", "1.36")] {
             let document = document_of(&admin, &index, path).await;
             check_references(&document);
             assert_eq!(document["info"]["version"], version, "{path}");

@@ -5,6 +5,7 @@ mod fence;
 mod gates;
 mod held_writes;
 pub(crate) mod history;
+mod operations;
 mod restarts_under_load;
 
 pub(crate) use history::open_store;

@@ -20,6 +20,7 @@ use tasks::Tasks;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
+use transport::peer::ClientTlsFiles;
 
 use super::{ApiError, pinned_certificate};
 
@@ -30,13 +31,22 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Http2Sender = SendRequest<Full<Bytes>>;
 
-/// The address of the server, and the certificate that identifies it.
+/// The address of the server, and how it is verified.
 #[derive(Clone, Debug)]
 pub struct ApiServerAddress {
     /// The address that it listens on.
     pub socket: SocketAddr,
-    /// The serving certificate in PEM; read again for every connection.
-    pub certificate: PathBuf,
+    /// What its serving certificate must be.
+    pub trust: ServerTrust,
+}
+
+/// How the serving certificate of a server is verified. Files are in PEM, and read again for every connection.
+#[derive(Clone, Debug)]
+pub enum ServerTrust {
+    /// It is the certificate in this file, as that of this process itself.
+    Certificate(PathBuf),
+    /// An authority in this file issued it for the address.
+    Authority(PathBuf),
 }
 
 /// Connections to one server, opened on demand.
@@ -117,11 +127,17 @@ impl ClientConnections {
 
     async fn connect(&self) -> Result<Http2Sender, ApiError> {
         let connecting = async {
-            let tls = pinned_certificate::pinned_client_config(&self.address.certificate)?;
+            let tls = match &self.address.trust {
+                ServerTrust::Certificate(file) => Arc::new(pinned_certificate::pinned_client_config(file)?),
+                ServerTrust::Authority(file) => {
+                    let files = ClientTlsFiles { ca_bundle: file.clone(), client_certificate: None };
+                    files.load().map_err(|error| error.to_string())?.http2_config()
+                }
+            };
             let stream = TcpStream::connect(self.address.socket).await.map_err(|error| error.to_string())?;
             stream.set_nodelay(true).map_err(|error| error.to_string())?;
             let name = ServerName::from(self.address.socket.ip());
-            let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await;
+            let stream = TlsConnector::from(tls).connect(name, stream).await;
             let stream = TokioIo::new(stream.map_err(|error| error.to_string())?);
             http2::handshake(TokioExecutor::new(), stream).await.map_err(|error| error.to_string())
         };

@@ -19,7 +19,7 @@ const LINE_BYTES_MAX: usize = 8 << 20;
 
 /// A running watch; dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct ApiWatchStream {
+pub struct ApiWatchStream {
     body: Incoming,
     buffer: BytesMut,
     /// The first bytes of `buffer` that are known to contain no newline.
@@ -29,7 +29,7 @@ pub(crate) struct ApiWatchStream {
 
 /// One event of a watch.
 #[derive(Debug)]
-pub(crate) enum ApiWatchEvent {
+pub enum ApiWatchEvent {
     /// `ADDED` or `MODIFIED`, with the current object.
     Applied(Box<RawValue>),
     /// `DELETED`, with the last state of the object.
@@ -44,7 +44,7 @@ impl ApiWatchStream {
     }
 
     /// The next event; `None` when the server ends the watch. Cancel-safe.
-    pub(crate) async fn next_event(&mut self) -> Result<Option<ApiWatchEvent>, ApiError> {
+    pub async fn next_event(&mut self) -> Result<Option<ApiWatchEvent>, ApiError> {
         loop {
             if let Some(line) = self.take_line() {
                 return parse_event(&line).map(Some);

@@ -183,14 +183,15 @@ mod tests {
     use tasks::Tasks;
 
     use super::*;
-    use crate::client::{ApiServerAddress, ClientConnections};
+    use crate::client::{ApiServerAddress, ClientConnections, ServerTrust};
     use crate::resources::tests::parse_resources as parse_lines;
 
     const VERBS: &str = "list,watch,delete";
 
     /// Informers that are never polled, so that they send no requests.
     fn unpolled_informers() -> Informers {
-        let address = ApiServerAddress { socket: ([127, 0, 0, 1], 1).into(), certificate: "none".into() };
+        let address =
+            ApiServerAddress { socket: ([127, 0, 0, 1], 1).into(), trust: ServerTrust::Certificate("none".into()) };
         Informers::new(ApiClient::new(ClientConnections::new(address, Tasks::new()), "token", "test"))
     }
 

@@ -185,7 +185,7 @@ async fn write_fails_over_when_peer_is_unreachable() {
     let fixture = ForwarderFixture::new(generous_limits());
     let b = fixture.start_responder(echo_response).await;
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let candidates = [Candidate { id: server(0), address: Address::new("127.0.0.1", gone).unwrap() }, candidate(1, &b)];
+    let candidates = [Candidate::new(server(0), Address::new("127.0.0.1", gone).unwrap()), candidate(1, &b)];
     let user = ForwardedUser::new("jane", "", [], []).unwrap();
     let request = Request::post("/x").body(Full::new(Bytes::from_static(b"body"))).unwrap();
     let call = ForwardRequest { effect: Effect::Writes, ..long_read(&candidates, &user) };

@@ -33,7 +33,7 @@ impl MultiplexFixture {
 
     async fn watch(&self, user: &ForwardedUser) -> (Response<ForwardedBody>, Http2Exchange) {
         let address = Address::new("127.0.0.1", self.peer.address.port()).unwrap();
-        let candidates = [Candidate { id: server(0), address }];
+        let candidates = [Candidate::new(server(0), address)];
         let request = Request::get(WATCH).header("authorization", "Bearer theirs").body(Empty::<Bytes>::new()).unwrap();
         let response = self.forwarder.forward(long_read(&candidates, user), request).await.unwrap();
         (response, self.peer.next_exchange().await)

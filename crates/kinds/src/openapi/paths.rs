@@ -109,7 +109,8 @@ fn add_resource(
     add(&one, "get", OperationAction::Get, format!("read{version}{object}"));
     add(&one, "update", OperationAction::Update, format!("replace{version}{object}"));
     add(&one, "patch", OperationAction::Patch, format!("patch{version}{object}"));
-    add(&one, "delete", OperationAction::Delete, format!("delete{version}{object}"));
+    let delete = OperationAction::Delete { returns_object: resource.kind.strategy.returns_deleted_object };
+    add(&one, "delete", delete, format!("delete{version}{object}"));
 }
 
 fn add_subresource(
@@ -132,7 +133,7 @@ fn add_subresource(
         ("create", OperationAction::Create, "create", "Post"),
         ("update", OperationAction::Update, "replace", "Put"),
         ("patch", OperationAction::Patch, "patch", "Patch"),
-        ("delete", OperationAction::Delete, "delete", "Delete"),
+        ("delete", OperationAction::Delete { returns_object: false }, "delete", "Delete"),
     ] {
         if !subresource.verbs.contains(verb) {
             continue;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::compose::{self, ResourcesByGroupVersion, ServerReport, compose_snapshot};
-use super::{LabInfo, LabSnapshot, Phase, RolloutStatus, StorageVersionSummary};
+use super::{LabInfo, LabSnapshot, MigrationSummary, Phase, RolloutStatus, StorageVersionSummary};
 use crate::client::{AdminClient, AdminRequest};
 use crate::supervisor::ProcessTable;
 
@@ -22,6 +22,8 @@ pub const LOCAL_DISCOVERY_ACCEPT: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
 /// Collection of the StorageVersion objects.
 pub const STORAGE_VERSIONS_PATH: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
+/// The group of StorageVersionMigrations, with the versions that are served.
+const MIGRATION_GROUP_PATH: &str = "/apis/storagemigration.k8s.io";
 
 /// Polls the servers and publishes snapshots.
 #[derive(Debug)]
@@ -42,10 +44,10 @@ impl StatusCollector {
     /// Publishes a snapshot at once after each change in the lab, and after polling the ready servers each second.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut reports = vec![ServerReport::default(); self.clients.len()];
-        let mut versions = Vec::new();
+        let (mut versions, mut migrations) = (Vec::new(), Vec::new());
         let mut documents_at = Instant::now();
         while !stop.is_cancelled() {
-            self.publish_snapshot(&reports, &versions);
+            self.publish_snapshot(&reports, &versions, &migrations);
             let process_table = self.process_table.borrow_and_update().clone();
             let refresh = documents_at.elapsed() >= DOCUMENT_INTERVAL;
             if refresh {
@@ -63,8 +65,9 @@ impl StatusCollector {
             reports = join_all(asked).await;
             if let Some(ready) = process_table.servers.iter().position(|process| process.phase == Phase::Ready) {
                 versions = fetch_storage_versions(&self.clients[ready]).await.unwrap_or(versions);
+                migrations = fetch_migrations(&self.clients[ready]).await.unwrap_or(migrations);
             }
-            self.publish_snapshot(&reports, &versions);
+            self.publish_snapshot(&reports, &versions, &migrations);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -75,10 +78,16 @@ impl StatusCollector {
     }
 
     /// Publishes a snapshot if it differs from the last one.
-    fn publish_snapshot(&self, reports: &[ServerReport], versions: &[StorageVersionSummary]) {
+    fn publish_snapshot(
+        &self,
+        reports: &[ServerReport],
+        versions: &[StorageVersionSummary],
+        migrations: &[MigrationSummary],
+    ) {
         let process_table = self.process_table.borrow().clone();
         let rollout = self.rollout.borrow().clone();
-        let snapshot = compose_snapshot(&self.info, &process_table, reports, versions, rollout, Instant::now());
+        let mut snapshot = compose_snapshot(&self.info, &process_table, reports, versions, rollout, Instant::now());
+        snapshot.migrations = migrations.to_vec();
         self.snapshots.send_if_modified(|last| {
             let is_news = **last != snapshot;
             if is_news {
@@ -118,6 +127,18 @@ pub async fn fetch_local_resources(client: &AdminClient) -> Option<ResourcesByGr
         compose::collect_resources(&discovery::parse::parse_aggregated(&answer.body).ok()?, &mut resources);
     }
     Some(resources)
+}
+
+/// Fetches the migrations that have not ended, in the version that the cluster prefers; `None` if a request fails.
+pub async fn fetch_migrations(client: &AdminClient) -> Option<Vec<MigrationSummary>> {
+    let group = client.request(AdminRequest::get(MIGRATION_GROUP_PATH)).await.ok()?;
+    if group.status == http::StatusCode::NOT_FOUND {
+        return Some(Vec::new());
+    }
+    let version = group.json()["preferredVersion"]["groupVersion"].as_str()?.to_owned();
+    let path = format!("/apis/{version}/storageversionmigrations");
+    let answer = client.request(AdminRequest::get(path)).await.ok()?;
+    answer.status.is_success().then(|| compose::parse_migrations(&answer.json()))
 }
 
 /// Fetches the encoding versions of all resources; `None` if the request fails.

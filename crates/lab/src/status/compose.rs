@@ -6,8 +6,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    ForwardedRequests, LabInfo, LabSnapshot, Phase, RolloutStatus, ServedGroupVersion, ServerSnapshot,
-    StorageVersionSummary,
+    ForwardedRequests, LabInfo, LabSnapshot, MigrationSummary, Phase, RolloutStatus, ServedGroupVersion,
+    ServerSnapshot, StorageVersionSummary,
 };
 use crate::supervisor::{ProcessTable, ServerProcess};
 
@@ -80,6 +80,7 @@ pub fn compose_snapshot(
         groups,
         forwards: forwarded_requests(process_table, reports, &name_of),
         storage_versions: storage_versions.iter().map(|version| with_server_names(version, &name_of)).collect(),
+        migrations: Vec::new(),
         rollout,
     }
 }
@@ -198,6 +199,29 @@ pub fn parse_forward_counts(metrics: &str) -> BTreeMap<String, u64> {
         Some((peer.to_owned(), requests as u64))
     };
     metrics.lines().filter_map(line).collect()
+}
+
+/// Parses a StorageVersionMigrationList; without migrations that have ended.
+pub fn parse_migrations(list: &serde_json::Value) -> Vec<MigrationSummary> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let summary = |object: &serde_json::Value| {
+        let conditions = object["status"]["conditions"].as_array();
+        let is_true = |condition_type: &str| {
+            let mut conditions = conditions.into_iter().flatten();
+            conditions.find(|known| known["type"] == condition_type && known["status"] == "True")
+        };
+        if is_true("Succeeded").or(is_true("Failed")).is_some() {
+            return None;
+        }
+        let (group, resource) =
+            (text(&object["spec"]["resource"]["group"]), text(&object["spec"]["resource"]["resource"]));
+        Some(MigrationSummary {
+            name: text(&object["metadata"]["name"]),
+            resource: if group.is_empty() { resource } else { format!("{resource}.{group}") },
+            message: is_true("Running").map(|running| text(&running["message"])).unwrap_or_default(),
+        })
+    };
+    list["items"].as_array().into_iter().flatten().filter_map(summary).collect()
 }
 
 /// Parses a StorageVersionList; servers appear by identity.

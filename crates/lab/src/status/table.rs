@@ -21,6 +21,10 @@ pub fn render_snapshot(snapshot: &LabSnapshot) -> String {
     }
     let _ = writeln!(text, "forwarded: {}", render_forwards(snapshot));
     let _ = writeln!(text, "storage versions: {}", render_agreement(snapshot));
+    for migration in &snapshot.migrations {
+        let message = if migration.message.is_empty() { "not started" } else { &migration.message };
+        let _ = writeln!(text, "migration {} of {}: {message}", migration.name, migration.resource);
+    }
     for server in snapshot.servers.iter().filter(|server| !server.problem.is_empty()) {
         let _ = writeln!(text, "{}: {}", server.name, server.problem);
     }
@@ -189,12 +193,18 @@ mod tests {
 
     use super::*;
     use crate::status::compose::tests::test_snapshot;
-    use crate::status::{ForwardedRequests, StorageVersionSummary};
+    use crate::status::{ForwardedRequests, MigrationSummary, StorageVersionSummary};
 
     #[test]
     fn snapshot_is_rendered_as_a_table() {
         let mut snapshot =
             test_snapshot("a ready: v1 pods; b ready: v1 pods nodes | batch/v1 jobs; c stopped: v1 pods");
+        let migration = |name: &str, message: &str| MigrationSummary {
+            name: name.to_owned(),
+            resource: "secrets".to_owned(),
+            message: message.to_owned(),
+        };
+        snapshot.migrations = vec![migration("m1", "The migration is running"), migration("m2", "")];
         snapshot.forwards = vec![ForwardedRequests { from: "a".to_owned(), to: "b".to_owned(), requests: 3 }];
         let version = |name: &str, agreed: &str, b: &str| StorageVersionSummary {
             name: name.to_owned(),
@@ -212,6 +222,8 @@ mod tests {
             forwarded: a → b 3
             storage versions: 1 agree, 1 do not
               x.ys: a writes v1, b writes v2
+            migration m1 of secrets: The migration is running
+            migration m2 of secrets: not started
             c: killed
         "#]]
         .assert_eq(&render_snapshot(&snapshot));

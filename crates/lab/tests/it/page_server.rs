@@ -90,6 +90,7 @@ pub(crate) fn skewed_snapshot() -> LabSnapshot {
                 "storage.k8s.io/v1beta1 storage.k8s.io/v1beta1 storage.k8s.io/v1",
             ),
         ],
+        migrations: Vec::new(),
         rollout: None,
     }
 }

@@ -14,7 +14,7 @@ use super::{HolderIdentity, ServerId};
 pub const IDENTITY_LEASE_NAMESPACE: &str = "kube-system";
 /// The label that every identity lease has.
 pub const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
-/// The value of [`IDENTITY_LABEL`].
+/// The value of [`IDENTITY_LABEL`] that makes a member; others are those of extension servers.
 pub const IDENTITY_LABEL_VALUE: &str = "kube-apiserver";
 /// The label with the hostname, for people.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
@@ -31,6 +31,8 @@ pub struct IdentityLeaseTemplate {
     pub server: ServerId,
     /// The holder identity of this process.
     pub holder: HolderIdentity,
+    /// The component, the value of [`IDENTITY_LABEL`]: [`IDENTITY_LABEL_VALUE`], or the name of an extension server.
+    pub component: String,
     /// The hostname, for people.
     pub hostname: String,
     /// The advertised address, for people; `None` without peering.
@@ -58,7 +60,7 @@ impl IdentityLeaseTemplate {
         lease.spec.lease_duration_seconds = Some(i32::try_from(seconds).unwrap_or(i32::MAX).max(1));
         lease.spec.renew_time = Some(now);
         let labels = &mut lease.metadata.labels;
-        labels.insert(IDENTITY_LABEL.to_owned(), IDENTITY_LABEL_VALUE.to_owned());
+        labels.insert(IDENTITY_LABEL.to_owned(), self.component.clone());
         if let Some(hostname) = hostname_label_value(&self.hostname) {
             labels.insert(HOSTNAME_LABEL.to_owned(), hostname.to_owned());
         }
@@ -160,6 +162,7 @@ mod tests {
         IdentityLeaseTemplate {
             holder: HolderIdentity::new(&server, 1),
             server,
+            component: IDENTITY_LABEL_VALUE.to_owned(),
             hostname: hostname.to_owned(),
             address: Address::new("fd00::1", 6443),
             duration: Duration::from_secs(3600),

@@ -101,6 +101,7 @@ impl ClusterFixture {
         let form = IdentityLeaseTemplate {
             holder: HolderIdentity::new(&server, process),
             server,
+            component: crate::identity::IDENTITY_LABEL_VALUE.to_owned(),
             hostname: name.to_owned(),
             address: None,
             duration: Duration::from_secs(3600),

@@ -48,7 +48,8 @@ fn configuration_is_validated_without_showing_secrets() {
 #[test]
 fn resource_patterns_match_as_in_kube_apiserver() {
     let covers = |pattern: &str, group: &str, resource: &str| {
-        ResourceKeys { patterns: vec![pattern.to_owned()], keys: Vec::new() }.covers(group, resource)
+        ResourceKeys { patterns: vec![pattern.to_owned()], write_key: String::new(), keys: Vec::new() }
+            .covers(group, resource)
     };
     assert!(covers("secrets", "", "secrets"));
     assert!(!covers("secrets", "example.com", "secrets"));
@@ -96,6 +97,25 @@ fn decrypt(config: &EncryptionConfig, group: &str, value: &[u8], key: &str) -> R
 }
 
 const STORAGE_KEY: &str = "/registry/secrets/default/a";
+
+#[test]
+fn write_key_is_the_first_key_of_the_first_provider() {
+    let keys = |names: &[&str]| {
+        let key = |name: &&str| json!({"name": name, "secret": "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="});
+        json!({"keys": names.iter().map(key).collect::<Vec<_>>()})
+    };
+    let config = EncryptionConfig::from_value(&json!({
+        "kind": "EncryptionConfiguration", "apiVersion": "apiserver.config.k8s.io/v1", "resources": [
+            {"resources": ["secrets"], "providers": [{"aescbc": keys(&["new", "old"])}, {"identity": {}}]},
+            {"resources": ["configmaps"], "providers": [{"identity": {}}, {"aesgcm": keys(&["k"])}]},
+            {"resources": ["*.apps"], "providers": [{"kms": {"apiVersion": "v2", "name": "vault"}}]},
+        ],
+    }))
+    .unwrap();
+    let shown = [("", "secrets"), ("", "configmaps"), ("apps", "deployments"), ("", "pods")]
+        .map(|(group, resource)| config.write_key(group, resource).to_owned());
+    assert_eq!(shown, ["aescbc:v1:new", "", "kms:v2:vault", ""]);
+}
 
 #[test]
 fn every_cipher_opens_its_own_values() {

@@ -143,6 +143,49 @@ fn clients_of_versions_that_go_are_named() {
     assert!(preflight(Release::R34, ("", ""), &[], &[line]).safe);
 }
 
+fn widgets(versions: &[&str]) -> (&'static str, Value) {
+    let versions: Vec<Value> = versions.iter().map(|name| json!({"name": name})).collect();
+    let definition = json!({
+        "kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1", "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "names": {"plural": "widgets"}, "versions": versions},
+    });
+    ("apiextensions.k8s.io/customresourcedefinitions/widgets.example.com", definition)
+}
+
+#[test]
+fn custom_objects_need_a_definition_with_their_version() {
+    let widget = || ("example.com/widgets/default/w", json!({"kind": "Widget", "apiVersion": "example.com/v1"}));
+    check(
+        Release::R36,
+        ("", ""),
+        &[widget(), widgets(&["v1beta1", "v2"])],
+        &expect![[r#"
+            x.db to 1.36: NOT SAFE, 1 finding
+
+            UNREADABLE widgets.example.com
+              1 object stored as example.com/v1, which the definition does not have; it has v1beta1, v2.
+              Cure: Add the version to the definition with served: false, migrate the resource, then remove the version.
+
+        "#]],
+    );
+    let absent = preflight(Release::R36, ("", ""), &[widget()], &[]);
+    assert_eq!(absent.findings[0].evidence, "1 object without a definition");
+    assert!(preflight(Release::R36, ("", ""), &[widget(), widgets(&["v1"])], &[]).safe);
+}
+
+#[test]
+fn way_back_is_closed_by_resources_that_the_present_release_cannot_read() {
+    let closes = |from: Release, to: Release| {
+        let target = TargetServer::new(to, "", "storage.k8s.io/v1beta1=true");
+        let mut builder = PreflightBuilder::new("/registry", None, target).coming_from(Some(from));
+        builder.add(b"/registry/volumeattributesclasses/a", class("v1beta1").to_string().as_bytes(), 7);
+        builder.finish("x.db".to_owned(), 9, &[]).closes_way_back
+    };
+    assert_eq!(closes(Release::R33, Release::R36), ["volumeattributesclasses.storage.k8s.io (storage.k8s.io/v1)"]);
+    assert!(closes(Release::R34, Release::R36).is_empty());
+    assert!(closes(Release::R33, Release::R35).is_empty(), "1.35 stores v1beta1");
+}
+
 #[test]
 fn custom_and_unknown_resources_are_not_judged() {
     let widget = json!({"kind": "Widget", "apiVersion": "example.com/v1"});
@@ -150,7 +193,7 @@ fn custom_and_unknown_resources_are_not_judged() {
     let result = preflight(
         Release::R36,
         ("", ""),
-        &[("example.com/widgets/default/w", widget), ("podsecuritypolicy/p", policy)],
+        &[("example.com/widgets/default/w", widget), widgets(&["v1"]), ("podsecuritypolicy/p", policy)],
         &[],
     );
     assert!(result.safe);

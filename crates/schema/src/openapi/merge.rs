@@ -39,13 +39,14 @@ pub fn merge(base: &[u8], additions: &[Addition<'_>], dialect: Dialect) -> Resul
                 merged.paths.insert(path, item);
             }
         }
-        while let Some(name) = due.pop() {
-            let Some(definition) = other.definitions.get(&name).filter(|_| !merged.definitions.contains_key(&name))
-            else {
-                continue;
+        while let Some(reference) = due.pop() {
+            let (name, from, to) = match reference {
+                Reference::Definition(name) => (name, &other.definitions, &mut merged.definitions),
+                Reference::Parameter(name) => (name, &other.parameters, &mut merged.parameters),
             };
-            collect_references(&serde_json::from_str(definition.get())?, dialect, &mut due);
-            merged.definitions.insert(name, definition);
+            let Some(needed) = from.get(&name).filter(|_| !to.contains_key(&name)) else { continue };
+            collect_references(&serde_json::from_str(needed.get())?, dialect, &mut due);
+            to.insert(name, needed);
         }
     }
     Ok(merged.encode()?)
@@ -56,13 +57,22 @@ pub fn swagger_to_protobuf(json: &[u8]) -> Result<Vec<u8>, MergeError> {
     let document = CutDocument::new(json, Dialect::V2)?;
     let mut protobuf = SwaggerProtobuf::default();
     for (path, item) in &document.paths {
-        protobuf.push_path(path, &serde_json::from_str(item.get())?);
+        let mut item: Value = serde_json::from_str(item.get())?;
+        document.resolve_parameters(&mut item)?;
+        protobuf.push_path(path, &item);
     }
     for (name, definition) in &document.definitions {
         protobuf.push_definition(name, &serde_json::from_str(definition.get())?);
     }
     let info = document.head.get("info").map_or(Ok(Value::Null), |info| serde_json::from_str(info.get()))?;
     Ok(protobuf.finish(&info))
+}
+
+/// What a path or a type refers to, by name.
+enum Reference {
+    Definition(String),
+    /// kube-apiserver shares the parameters of many operations in Swagger 2.0.
+    Parameter(String),
 }
 
 /// A document, cut into members.
@@ -74,6 +84,8 @@ struct CutDocument<'b> {
     components: Members<'b>,
     paths: Members<'b>,
     definitions: Members<'b>,
+    /// Parameters that operations refer to. Their names end with a hash of their content.
+    parameters: Members<'b>,
 }
 
 impl<'b> CutDocument<'b> {
@@ -88,26 +100,51 @@ impl<'b> CutDocument<'b> {
             Dialect::V2 => members_of(&mut head, "definitions")?,
             Dialect::V3 => members_of(&mut components, "schemas")?,
         };
-        Ok(Self { dialect, head, components, paths, definitions })
+        let parameters = match dialect {
+            Dialect::V2 => members_of(&mut head, "parameters")?,
+            Dialect::V3 => members_of(&mut components, "parameters")?,
+        };
+        Ok(Self { dialect, head, components, paths, definitions, parameters })
     }
 
     fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
         let (paths, definitions) = (to_raw(&self.paths)?, to_raw(&self.definitions)?);
+        let parameters = to_raw(&self.parameters)?;
+        let parameters = (!self.parameters.is_empty()).then(|| ("parameters".to_owned(), &*parameters));
         let mut document = self.head.clone();
         document.insert("paths".to_owned(), &paths);
         match self.dialect {
             Dialect::V2 => {
                 document.insert("definitions".to_owned(), &definitions);
+                document.extend(parameters);
                 serde_json::to_vec(&document)
             }
             Dialect::V3 => {
                 let mut components = self.components.clone();
                 components.insert("schemas".to_owned(), &definitions);
+                components.extend(parameters);
                 let components = to_raw(&components)?;
                 document.insert("components".to_owned(), &components);
                 serde_json::to_vec(&document)
             }
         }
+    }
+}
+
+impl CutDocument<'_> {
+    /// Replaces references to parameters, of a path and of its operations, by the parameters.
+    fn resolve_parameters(&self, item: &mut Value) -> Result<(), serde_json::Error> {
+        let Some(members) = item.as_object_mut() else { return Ok(()) };
+        for (name, member) in members {
+            let parameters = if name == "parameters" { Some(member) } else { member.get_mut("parameters") };
+            for parameter in parameters.and_then(Value::as_array_mut).into_iter().flatten() {
+                let named = parameter.get("$ref").and_then(Value::as_str).and_then(|text| text.rsplit('/').next());
+                if let Some(found) = named.and_then(|name| self.parameters.get(name)) {
+                    *parameter = serde_json::from_str(found.get())?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -120,13 +157,16 @@ fn to_raw(members: &Members<'_>) -> Result<Box<RawValue>, serde_json::Error> {
     RawValue::from_string(serde_json::to_string(members)?)
 }
 
-/// Adds the names of all types that a value refers to.
-fn collect_references(value: &Value, dialect: Dialect, names: &mut Vec<String>) {
+/// Adds everything that a value refers to.
+fn collect_references(value: &Value, dialect: Dialect, references: &mut Vec<Reference>) {
     let mut due = vec![value];
     while let Some(value) = due.pop() {
-        if let Some(name) = value.get("$ref").and_then(Value::as_str).and_then(|text| dialect.referenced_name(text)) {
-            names.push(name.to_owned());
-        }
+        let reference = value.get("$ref").and_then(Value::as_str).and_then(|text| {
+            let parameter = || text.rsplit_once("/parameters/").map(|(_, name)| Reference::Parameter(name.to_owned()));
+            let definition = dialect.referenced_name(text).map(|name| Reference::Definition(name.to_owned()));
+            definition.or_else(parameter)
+        });
+        references.extend(reference);
         due.extend(value.as_array().into_iter().flatten());
         due.extend(value.as_object().into_iter().flat_map(|members| members.values()));
     }
@@ -209,6 +249,27 @@ mod tests {
         let additions = [&first, &second].map(|body| Addition { body, takes: &|_| true });
         let merged: Value = serde_json::from_slice(&merge(&base, &additions, Dialect::V3).unwrap()).unwrap();
         assert_eq!(merged["components"]["schemas"], json!({"A": {"x": 1}}));
+    }
+
+    #[test]
+    fn merge_adds_parameters_and_protobuf_resolves_them() {
+        let document = |path: &str, parameter: &str| {
+            let patch = json!({"parameters": [{"$ref": format!("#/parameters/{parameter}")}]});
+            json!({
+                "swagger": "2.0", "paths": {path: {"patch": patch}}, "definitions": {},
+                "parameters": {parameter: {"name": parameter, "in": "query", "type": "string"}},
+            })
+            .to_string()
+            .into_bytes()
+        };
+        let (base, newer) = (document("/apis/g/v1/as/{name}", "one-1"), document("/apis/g/v1/bs/{name}", "two-2"));
+        let merged = merge(&base, &[Addition { body: &newer, takes: &|_| true }], Dialect::V2).unwrap();
+        let value: Value = serde_json::from_slice(&merged).unwrap();
+        assert_eq!(value["parameters"].as_object().unwrap().keys().collect::<Vec<_>>(), ["one-1", "two-2"]);
+        let protobuf = swagger_to_protobuf(&merged).unwrap();
+        for name in ["one-1", "two-2"] {
+            assert!(protobuf.windows(name.len()).any(|window| window == name.as_bytes()), "{name}");
+        }
     }
 
     #[test]

@@ -37,16 +37,28 @@ pub enum OperationAction {
     /// Patches an object.
     Patch,
     /// Deletes an object.
-    Delete,
+    Delete {
+        /// True if the response is the deleted object, false if it is a Status.
+        returns_object: bool,
+    },
     /// Reads plain text: logs.
     Text,
     /// Opens a connection, by this method.
     Connect(&'static str),
 }
 
+const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 const META_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-const JSON_MEDIA_TYPES: [&str; 2] = ["application/json", "application/yaml"];
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// Lists may be watched.
+const LIST_MEDIA_TYPES: [&str; 5] = [
+    "application/json",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+    "application/yaml",
+];
 const PATCH_MEDIA_TYPES: [&str; 4] = [
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -115,7 +127,9 @@ impl OpenApiOperation<'_> {
             OperationAction::Create | OperationAction::Connect("Post") => "post",
             OperationAction::Update | OperationAction::Connect("Put") => "put",
             OperationAction::Patch | OperationAction::Connect("Patch") => "patch",
-            OperationAction::Delete | OperationAction::DeleteCollection | OperationAction::Connect(_) => "delete",
+            OperationAction::Delete { .. } | OperationAction::DeleteCollection | OperationAction::Connect(_) => {
+                "delete"
+            }
         }
     }
 
@@ -129,9 +143,20 @@ impl OpenApiOperation<'_> {
             OperationAction::Get | OperationAction::Text => Some("get"),
             OperationAction::Update => Some("put"),
             OperationAction::Patch => Some("patch"),
-            OperationAction::Delete => Some("delete"),
+            OperationAction::Delete { .. } => Some("delete"),
             OperationAction::Connect(_) => Some("connect"),
         }
+    }
+
+    /// The parameters that not all releases have.
+    fn release_parameters(&self, types: Types<'_>) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_list = matches!(self.action, OperationAction::List | OperationAction::DeleteCollection);
+        let is_delete = matches!(self.action, OperationAction::Delete { .. } | OperationAction::DeleteCollection);
+        let has_shards = is_list && types.for_definition(&format!("{META_V1}.ShardInfo")).is_some();
+        let options = types.for_definition(&format!("{META_V1}.DeleteOptions")).filter(|_| is_delete);
+        let ignores = options.is_some_and(|options| options.fields().any(|field| field.name() == IGNORE_READ_ERROR));
+        let shards = has_shards.then_some(("shardSelector", "string"));
+        shards.into_iter().chain(ignores.then_some((IGNORE_READ_ERROR, "boolean")))
     }
 
     fn query_parameters(&self) -> &'static [(&'static str, &'static str)] {
@@ -139,7 +164,7 @@ impl OpenApiOperation<'_> {
             OperationAction::List => LIST_PARAMETERS,
             OperationAction::Create | OperationAction::Update => WRITE_PARAMETERS,
             OperationAction::Patch => PATCH_PARAMETERS,
-            OperationAction::Delete => DELETE_PARAMETERS,
+            OperationAction::Delete { .. } => DELETE_PARAMETERS,
             OperationAction::DeleteCollection => DELETE_COLLECTION_PARAMETERS,
             OperationAction::Resources | OperationAction::Get | OperationAction::Text | OperationAction::Connect(_) => {
                 &[]
@@ -154,7 +179,7 @@ impl OpenApiOperation<'_> {
                 self.definition(types).map(|definition| (definition, true))
             }
             OperationAction::Patch => Some((SpecialType::Patch.definition().to_owned(), true)),
-            OperationAction::Delete | OperationAction::DeleteCollection => {
+            OperationAction::Delete { .. } | OperationAction::DeleteCollection => {
                 Some((format!("{META_V1}.DeleteOptions"), false))
             }
             OperationAction::Resources
@@ -170,12 +195,21 @@ impl OpenApiOperation<'_> {
         match self.action {
             OperationAction::Resources => Some(format!("{META_V1}.APIResourceList")),
             OperationAction::List => self.definition(types).map(|definition| format!("{definition}List")),
-            OperationAction::Create | OperationAction::Get | OperationAction::Update | OperationAction::Patch => {
-                self.definition(types)
+            OperationAction::Create
+            | OperationAction::Get
+            | OperationAction::Update
+            | OperationAction::Patch
+            | OperationAction::Delete { returns_object: true } => self.definition(types),
+            OperationAction::Delete { returns_object: false } | OperationAction::DeleteCollection => {
+                Some(format!("{META_V1}.Status"))
             }
-            OperationAction::Delete | OperationAction::DeleteCollection => Some(format!("{META_V1}.Status")),
             OperationAction::Text | OperationAction::Connect(_) => None,
         }
+    }
+
+    /// The media types of a response that is an object.
+    fn media_types(&self) -> &'static [&'static str] {
+        if self.action == OperationAction::List { &LIST_MEDIA_TYPES } else { &MEDIA_TYPES }
     }
 
     fn definition(&self, types: Types<'_>) -> Option<String> {
@@ -214,19 +248,29 @@ fn parameter(name: &str, location: &str, kind: &str, dialect: Dialect) -> Value 
 
 fn operation_value(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialect) -> Value {
     let mut value = json!({"operationId": operation.name, "tags": [operation.tag]});
-    let mut parameters: Vec<Value> =
-        operation.query_parameters().iter().map(|(name, kind)| parameter(name, "query", kind, dialect)).collect();
+    let mut query: Vec<(&str, &str)> =
+        operation.query_parameters().iter().copied().chain(operation.release_parameters(types)).collect();
+    query.sort_unstable();
+    let query = query.into_iter().map(|(name, kind)| parameter(name, "query", kind, dialect));
+    let mut parameters: Vec<Value> = query.collect();
     let body = operation.body_type(types);
     match (dialect, &body) {
         (Dialect::V2, Some((definition, required))) => {
             let schema = dialect.reference(definition);
-            parameters.push(json!({"name": "body", "in": "body", "required": required, "schema": schema}));
+            let mut body = json!({"name": "body", "in": "body", "schema": schema});
+            if *required {
+                body["required"] = true.into();
+            }
+            parameters.push(body);
         }
         (Dialect::V3, Some((definition, required))) => {
             let medium = json!({"schema": dialect.reference(definition)});
             let media = if operation.action == OperationAction::Patch { &PATCH_MEDIA_TYPES[..] } else { &["*/*"] };
             let content: Map<String, Value> = media.iter().map(|name| ((*name).to_owned(), medium.clone())).collect();
-            value["requestBody"] = json!({"content": content, "required": required});
+            value["requestBody"] = json!({"content": content});
+            if *required {
+                value["requestBody"]["required"] = true.into();
+            }
         }
         (_, None) => {}
     }
@@ -236,7 +280,7 @@ fn operation_value(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: 
     if dialect == Dialect::V2 {
         value["consumes"] =
             if operation.action == OperationAction::Patch { json!(PATCH_MEDIA_TYPES) } else { json!(["*/*"]) };
-        value["produces"] = json!(JSON_MEDIA_TYPES);
+        value["produces"] = json!(operation.media_types());
     }
     value["responses"] = responses(operation, types, dialect);
     if let Some(word) = operation.kubernetes_action() {
@@ -249,7 +293,7 @@ fn operation_value(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: 
 
 fn responses(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialect) -> Value {
     let (schema, media) = match operation.response_type(types) {
-        Some(definition) => (dialect.reference(&definition), &JSON_MEDIA_TYPES[..]),
+        Some(definition) => (dialect.reference(&definition), operation.media_types()),
         None => (json!({"type": "string"}), &["*/*"][..]),
     };
     let mut success = json!({"description": "OK"});
@@ -265,7 +309,7 @@ fn responses(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialec
     let extra: &[(&str, &str)] = match operation.action {
         OperationAction::Create => &[("201", "Created"), ("202", "Accepted")],
         OperationAction::Update | OperationAction::Patch => &[("201", "Created")],
-        OperationAction::Delete => &[("202", "Accepted")],
+        OperationAction::Delete { .. } => &[("202", "Accepted")],
         OperationAction::Resources
         | OperationAction::List
         | OperationAction::DeleteCollection

@@ -82,16 +82,19 @@ fn config(dir: &Path, release: Release) -> Config {
         },
         audit: None,
         controllers: ControllerConfig {
+            migrates_automatically: false,
+            migration_linger: Duration::ZERO,
             selection: ControllerSelection::parse(["*"]).expect("it is a selection"),
             root_ca_file: None,
         },
         served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
-        kubernetes_service_ip: None,
+        service_ranges: server::ServiceRanges::default(),
         admission: server::AdmissionConfig::for_release(release),
         gates,
         limits: RequestLimits { reads: 0, writes: 0, request_timeout: Duration::from_secs(60) },
         watch_seconds_min: 60,
         service_routing: server::ServiceRouting::default(),
+        forwarded_redirects: server::ForwardedRedirects::Rejected,
         shutdown_delay: Duration::ZERO,
     }
 }

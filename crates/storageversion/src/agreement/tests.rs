@@ -150,3 +150,23 @@ proptest! {
         prop_assert_eq!(describe(&status), describe(&turned));
     }
 }
+
+#[test]
+fn participants_are_the_members_of_the_components_with_entries() {
+    let component = |text: &str| {
+        let pairs = text.split_whitespace().filter_map(|pair| pair.split_once(':'));
+        MemberSet::from_components(pairs.map(|(server, component)| (server.into(), component.into())))
+    };
+    let members = component("a:kube-apiserver b:kube-apiserver x:gadgets y:gadgets");
+    let missing = |listed: &str| {
+        let mut status = StorageVersionStatus { storage_versions: entries(listed), ..StorageVersionStatus::default() };
+        update_agreement(&mut status, 0, &members, time(0));
+        status.conditions[1].message.clone()
+    };
+    assert_eq!(missing("a=v1 b=v1"), "Every server of the cluster has an entry");
+    assert_eq!(missing("a=v1"), "No entry of b");
+    assert_eq!(missing("x=v1 y=v2"), "Every server of the cluster has an entry");
+    assert_eq!(missing("x=v1"), "No entry of y");
+    assert_eq!(missing("a=v1 x=v1"), "No entry of b, y");
+    assert_eq!(missing("gone=v1"), "No entry of a, b");
+}

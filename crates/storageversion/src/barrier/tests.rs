@@ -24,7 +24,7 @@ fn object_with_entries(revision: u64, servers: &str) -> StorageVersion {
     let members: MemberSet = servers.split_whitespace().collect();
     let registration = parse_registrations("core.pods=v1").into_values().next().unwrap();
     let mut object = StorageVersion::default();
-    for server in members.iter() {
+    for server in servers.split_whitespace() {
         let now = "2026-11-15T10:00:00Z".parse().unwrap();
         object = add_entry(Some(&object), "core.pods", &registration.entry(server), &members, now);
     }

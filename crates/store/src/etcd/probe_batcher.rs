@@ -22,7 +22,7 @@ const BATCH_MIN: usize = 4;
 /// The longest delay of a probe for callers that do not return: the duration of one or two probes.
 const BATCH_WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// The callers of [`Store::revision`](crate::Store::revision).
+/// The callers of [`Store::revision`](crate::Store::revision) on one queue.
 #[derive(Debug)]
 pub(super) struct ProbeBatcher {
     permits: Semaphore,

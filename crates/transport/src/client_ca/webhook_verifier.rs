@@ -61,6 +61,57 @@ pub(crate) fn bundle_verifier(pem: &[u8]) -> Result<Arc<dyn ServerCertVerifier>,
     Ok(Arc::new(ObjectBundleVerifier { authorities, certificates, signatures }))
 }
 
+/// Accepts every certificate or none. A server must hold the key of its certificate in any case.
+#[derive(Debug)]
+struct FixedVerifier {
+    accepts: bool,
+}
+
+/// Returns a verifier that accepts every certificate, for `insecureSkipTLSVerify`, or none.
+pub(crate) fn fixed_verifier(accepts: bool) -> Arc<dyn ServerCertVerifier> {
+    Arc::new(FixedVerifier { accepts })
+}
+
+impl ServerCertVerifier for FixedVerifier {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.accepts {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::UnknownIssuer.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
 /// Returns the verifier for the system's CAs.
 pub(crate) fn system_verifier() -> Result<Arc<dyn ServerCertVerifier>, String> {
     let pem = SYSTEM_BUNDLES.iter().find_map(|file| std::fs::read(file).ok());

@@ -7,10 +7,10 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -185,9 +185,7 @@ fn poll_peer_settings<S: ByteStream>(
 /// Drives a connection until it closes or a ping times out.
 async fn drive_connection<S: ByteStream>(mut connection: Connection<S>, allowed: Arc<AtomicUsize>) {
     let pings = connection.ping_pong();
-    let mut yielding = YieldBeforeFlush::default();
     let moving = poll_fn(|context| {
-        ready!(yielding.poll(context));
         let polled = Pin::new(&mut connection).poll(context);
         allowed.store(connection.max_concurrent_send_streams(), Ordering::Relaxed);
         polled
@@ -198,21 +196,6 @@ async fn drive_connection<S: ByteStream>(mut connection: Connection<S>, allowed:
         () = wait_for_ping_timeout(pings) => {}
     }
     allowed.store(0, Ordering::Relaxed);
-}
-
-/// Defers writing until all other ready tasks of this worker have run, so that their requests are flushed together
-/// with fewer system calls on both ends.
-#[derive(Default)]
-struct YieldBeforeFlush {
-    has_yielded: bool,
-}
-
-impl YieldBeforeFlush {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.has_yielded = !self.has_yielded;
-        // The first poll yields, which reschedules this task behind the others.
-        if self.has_yielded { pin!(tokio::task::yield_now()).poll(context) } else { Poll::Ready(()) }
-    }
 }
 
 /// Completes when a ping is not answered within `PING_TIMEOUT`.
@@ -236,26 +219,4 @@ fn to_http2_request(mut request: Request<()>) -> Request<()> {
     parts.authority = Some(authority);
     *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
     request
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn yield_before_flush_lets_other_tasks_run_first() {
-        let order = RefCell::new(Vec::new());
-        let mut yielding = YieldBeforeFlush::default();
-        for _ in 0..2 {
-            let moving = async {
-                poll_fn(|context| yielding.poll(context)).await;
-                order.borrow_mut().push("the connection");
-            };
-            let asking = async { order.borrow_mut().push("a request") };
-            tokio::join!(biased; moving, asking);
-        }
-        assert_eq!(*order.borrow(), ["a request", "the connection"].repeat(2));
-    }
 }

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder};
 use tasks::Tasks;
 
-use crate::client_ca::{bundle_verifier, system_verifier};
+use crate::client_ca::{bundle_verifier, fixed_verifier, system_verifier};
 use crate::pki::CertificateFiles;
 use crate::{ClientCaBundle, Reloading};
 
@@ -109,28 +109,75 @@ impl ClientTls {
         Self { http1_config: Arc::new(config), http2_config: Arc::new(sharing), generation }
     }
 
-    /// Trusts the certificates of a bundle in PEM, which an API object holds. `own` is the client certificate with its
-    /// key, in PEM.
-    pub fn for_object_bundle(pem: &[u8], own: Option<(&[u8], &[u8])>) -> Result<Self, String> {
-        Self::with_pem(client_config(bundle_verifier(pem)?), own)
+    /// For a client that offers HTTP/2, then HTTP/1.1.
+    pub fn http2_config(&self) -> Arc<ClientConfig> {
+        self.http2_config.clone()
     }
 
-    /// Trusts the system's CAs. `own` is the client certificate with its key, in PEM.
-    pub fn for_system_authorities(own: Option<(&[u8], &[u8])>) -> Result<Self, String> {
-        Self::with_pem(client_config(system_verifier()?), own)
+    /// Trusts what an API object says of a server, and shows the client certificate, if there is one.
+    pub fn for_object(trust: ServerTrust<'_>, client: Option<&ClientCertificate>) -> Result<Self, String> {
+        let builder = client_config(match trust {
+            ServerTrust::Bundle(pem) => bundle_verifier(pem)?,
+            ServerTrust::System => system_verifier()?,
+            ServerTrust::Anything => fixed_verifier(true),
+            ServerTrust::Nothing => fixed_verifier(false),
+        });
+        Ok(Self::new(match client {
+            None => builder.with_no_client_auth(),
+            Some(ClientCertificate { chain, key }) => builder
+                .with_client_auth_cert(chain.clone(), key.clone_key())
+                .map_err(|error| format!("client certificate: {error}"))?,
+        }))
+    }
+}
+
+/// The certificates that an API object trusts.
+#[derive(Clone, Copy, Debug)]
+pub enum ServerTrust<'a> {
+    /// A bundle in PEM.
+    Bundle(&'a [u8]),
+    /// The system's CAs.
+    System,
+    /// Any certificate: the connection is encrypted, and the server is not verified.
+    Anything,
+    /// No certificate: no connection is ever opened.
+    Nothing,
+}
+
+/// A loaded client certificate.
+pub struct ClientCertificate {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl std::fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientCertificate").finish_non_exhaustive()
+    }
+}
+
+impl ClientCertificate {
+    /// Loads the files now and whenever one of them changes. If a changed file is unusable, the former certificate stays.
+    pub fn start_reloading(files: CertificateFiles, tasks: &Tasks) -> Result<Reloading<Self>, ClientTlsError> {
+        let watched = vec![files.certificate.clone(), files.key.clone()];
+        Reloading::start(watched, move || Self::load(&files), tasks)
     }
 
-    fn with_pem(
-        builder: ConfigBuilder<ClientConfig, WantsClientCert>,
-        own: Option<(&[u8], &[u8])>,
-    ) -> Result<Self, String> {
-        let Some((chain, key)) = own else { return Ok(Self::new(builder.with_no_client_auth())) };
+    /// Reads a certificate chain and its key in PEM.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
         let chain = chain.map_err(|error| format!("client certificate: {error}"))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("client key: {error}"))?;
-        let config =
-            builder.with_client_auth_cert(chain, key).map_err(|error| format!("client certificate: {error}"))?;
-        Ok(Self::new(config))
+        Ok(Self { chain, key })
+    }
+
+    fn load(files: &CertificateFiles) -> Result<Self, ClientTlsError> {
+        let name = |file: &Path| file.display().to_string();
+        let chain = read_certificates(&files.certificate)
+            .map_err(|reason| ClientTlsError::Certificate { file: name(&files.certificate), reason })?;
+        let key = PrivateKeyDer::from_pem_file(&files.key)
+            .map_err(|error| ClientTlsError::Key { file: name(&files.key), reason: error.to_string() })?;
+        Ok(Self { chain, key })
     }
 }
 
@@ -153,15 +200,10 @@ fn with_client_certificate(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
     files: &CertificateFiles,
 ) -> Result<ClientConfig, ClientTlsError> {
-    let certificate = files.certificate.display().to_string();
-    let key = files.key.display().to_string();
-    let chain = read_certificates(&files.certificate)
-        .map_err(|reason| ClientTlsError::Certificate { file: certificate.clone(), reason })?;
-    let private = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|error| ClientTlsError::Key { file: key.clone(), reason: error.to_string() })?;
-    builder.with_client_auth_cert(chain, private).map_err(|error| ClientTlsError::Mismatch {
-        certificate,
-        key,
+    let ClientCertificate { chain, key } = ClientCertificate::load(files)?;
+    builder.with_client_auth_cert(chain, key).map_err(|error| ClientTlsError::Mismatch {
+        certificate: files.certificate.display().to_string(),
+        key: files.key.display().to_string(),
         reason: error.to_string(),
     })
 }

@@ -5,14 +5,10 @@ use std::io;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use tasks::Tasks;
 use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-
-/// Shorter than any timer of a request.
-const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
 thread_local! {
     static CURRENT_RUNTIME: Cell<RuntimeIndex> = const { Cell::new(RuntimeIndex(0)) };
@@ -101,16 +97,10 @@ impl Worker {
         let worker = Self { runtime: runtime.handle().clone(), load: AtomicUsize::new(0) };
         std::thread::Builder::new().name(format!("worker {number}")).spawn(move || {
             CURRENT_RUNTIME.set(RuntimeIndex(number));
-            runtime.block_on(tick_until(stop));
+            runtime.block_on(stop.cancelled());
         })?;
         Ok(Arc::new(worker))
     }
-}
-
-/// Keeps a timer pending on a worker at all times. A timer set while none is due sooner makes the runtime wake itself
-/// with a system call, for almost every request; behind this tick no request's timer is the first.
-async fn tick_until(stop: CancellationToken) {
-    while stop.run_until_cancelled(tokio::time::sleep(TICK_INTERVAL)).await.is_some() {}
 }
 
 impl Drop for WorkerSlot {
@@ -121,6 +111,8 @@ impl Drop for WorkerSlot {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]

@@ -1,23 +1,26 @@
 //! From flags to the configuration of a server.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::Authorizer;
+use admission::allocation::AddressRange;
 use admission::{Chain, PluginSet, Settings};
 use controllers::ControllerSelection;
 use edge::audit::Policy;
 use edge::pipeline::RequestLimits;
 use kinds::{FeatureGates, Release, RuntimeConfig, ServedResources};
 use object::decode::{self, BodyEncoding};
-use server::{AuditConfig, Config, ControllerConfig, ServiceRouting, StorageConfig};
+use server::{AuditConfig, Config, ControllerConfig, ForwardedRedirects, ServiceRanges, ServiceRouting, StorageConfig};
 
 use super::admission_file::read_plugin_configuration;
 use super::authentication::parse_authentication;
 use super::peers::parse_peers;
 use crate::flags::{FlagError, FlagValues};
 use crate::shared_flags::{LoggingConfig, parse_logging, parse_tls_policy};
+
+/// The fewest addresses of a range, as in kube-apiserver: 8 with those that are not allocated.
+const SERVICE_ADDRESSES_MIN: u128 = 6;
 
 /// The configuration of a server, and the settings of its process.
 #[derive(Debug)]
@@ -68,13 +71,20 @@ impl ServeInvocation {
             peers,
             audit: parse_audit(flags)?,
             controllers: parse_controllers(flags)?,
-            kubernetes_service_ip: flags.parse_value("service-cluster-ip-range", |_| {
-                first_service_address(&flags.list_values("service-cluster-ip-range"))
-            })?,
+            service_ranges: ServiceRanges {
+                addresses: flags.parse_value("service-cluster-ip-range", |_| {
+                    parse_service_ranges(&flags.list_values("service-cluster-ip-range"))
+                })?,
+                node_ports: flags.parse_value("service-node-port-range", str::parse)?,
+            },
             served_resources: Arc::new(ServedResources::new(&gates, &runtime)),
             gates,
             admission,
             watch_seconds_min: flags.parse_value("min-request-timeout", str::parse)?,
+            forwarded_redirects: match flags.is_true("aggregator-reject-forwarding-redirect") {
+                true => ForwardedRedirects::Rejected,
+                false => ForwardedRedirects::PassedOn,
+            },
             service_routing: match flags.is_true("enable-aggregator-routing") {
                 true => ServiceRouting::Endpoints,
                 false => ServiceRouting::ClusterIp,
@@ -95,24 +105,20 @@ impl ServeInvocation {
     }
 }
 
-/// The first address of the first service range: the one after the network address.
-fn first_service_address(ranges: &[String]) -> Result<Option<IpAddr>, String> {
-    let Some(range) = ranges.first() else { return Ok(None) };
-    let invalid = || format!("invalid CIDR address: {range}");
-    let (address, length) = range.split_once('/').ok_or_else(invalid)?;
-    let address: IpAddr = address.parse().map_err(|_| invalid())?;
-    let length: u32 = length.parse().map_err(|_| invalid())?;
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    let host_bits = u32::checked_sub(bits, length).ok_or_else(invalid)?;
-    // A range of one address has only its network address.
-    let first = |number: u128| (number >> host_bits.min(127) << host_bits.min(127)) + u128::from(host_bits > 0);
-    Ok(Some(match address {
-        IpAddr::V4(address) => {
-            let number = u32::try_from(first(u32::from(address).into())).map_err(|_| invalid())?;
-            IpAddr::from(number.to_be_bytes())
-        }
-        IpAddr::V6(address) => IpAddr::from(first(address.into()).to_be_bytes()),
-    }))
+/// One range of service addresses, or one of each IP family.
+fn parse_service_ranges(ranges: &[String]) -> Result<Vec<AddressRange>, String> {
+    let parsed = ranges.iter().map(|range| range.parse()).collect::<Result<Vec<AddressRange>, _>>()?;
+    match &*parsed {
+        [] => return Err("at least one range is needed".to_owned()),
+        [_] => {}
+        [first, second] if first.family() != second.family() => {}
+        [_, _] => return Err("the two ranges must be of different IP families".to_owned()),
+        _ => return Err("more than two ranges".to_owned()),
+    }
+    match parsed.iter().find(|range| range.size() < SERVICE_ADDRESSES_MIN) {
+        Some(range) => Err(format!("the range {range} must have at least 8 addresses")),
+        None => Ok(parsed),
+    }
 }
 
 /// The admission plugins. Default plugins that this server does not have are named in one notice.
@@ -205,6 +211,8 @@ fn parse_controllers(flags: &FlagValues) -> Result<ControllerConfig, FlagError> 
     let list = flags.list_values("controllers");
     Ok(ControllerConfig {
         selection: flags.parse_value("controllers", |_| ControllerSelection::parse(list.iter().map(String::as_str)))?,
+        migrates_automatically: flags.is_true("migrate-automatically"),
+        migration_linger: flags.parse_value("storage-migration-linger", api::duration::parse)?,
         root_ca_file: flags.given_value("root-ca-file").map(PathBuf::from),
     })
 }
@@ -221,19 +229,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_service_address_follows_the_network_address() {
-        let first = |range: &str| match first_service_address(&[range.to_owned()]) {
-            Ok(address) => address.unwrap().to_string(),
-            Err(error) => error,
+    fn service_ranges_are_one_or_one_of_each_family() {
+        let ranges = |ranges: &[&str]| {
+            let ranges: Vec<String> = ranges.iter().map(|&range| range.to_owned()).collect();
+            let parsed = parse_service_ranges(&ranges)?;
+            Ok::<_, String>(parsed.iter().map(|range| range.address(0).to_string()).collect::<Vec<_>>().join(" "))
         };
-        assert_eq!(first("10.96.0.0/12"), "10.96.0.1");
-        assert_eq!(first("10.0.0.77/24"), "10.0.0.1");
-        assert_eq!(first("10.0.0.7/32"), "10.0.0.7");
-        assert_eq!(first("0.0.0.0/0"), "0.0.0.1");
-        assert_eq!(first("fd00::/108"), "fd00::1");
+        assert_eq!(ranges(&["10.96.0.0/12"]).unwrap(), "10.96.0.1");
+        assert_eq!(ranges(&["10.0.0.77/24", "fd00::/108"]).unwrap(), "10.0.0.1 fd00::1");
         for wrong in ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129", "10.0.0.0/-1"] {
-            assert_eq!(first(wrong), format!("invalid CIDR address: {wrong}"));
+            assert_eq!(ranges(&[wrong]).unwrap_err(), format!("invalid CIDR address: {wrong}"));
         }
-        assert_eq!(first_service_address(&[]), Ok(None));
+        assert!(ranges(&["10.0.0.0/24", "10.1.0.0/24"]).is_err());
+        assert!(ranges(&["10.0.0.0/30"]).is_err());
     }
 }

@@ -134,8 +134,14 @@ pub(crate) static FLAGS: &[Flag] = &[
     flag(
         "service-cluster-ip-range",
         FlagKind::List,
-        "",
-        "Ranges of service addresses, CIDR. Only the service kubernetes gets an address: the first.",
+        "10.0.0.0/24",
+        "The range of service addresses, CIDR, or two ranges of different IP families.",
+    ),
+    flag(
+        "service-node-port-range",
+        FlagKind::Text,
+        "30000-32767",
+        "The ports of services of the types NodePort and LoadBalancer: FIRST-LAST or FIRST+COUNT.",
     ),
     flag(
         "emulated-version",
@@ -181,8 +187,22 @@ pub(crate) static FLAGS: &[Flag] = &[
         FlagKind::List,
         "*",
         "Controllers to run: * for all, -name for all but one. There are namespace-controller, \
-         garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller and \
-         resourcequota-controller.",
+         garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller, \
+         resourcequota-controller and storage-version-migrator-controller.",
+    ),
+    flag(
+        "migrate-automatically",
+        FlagKind::Bool,
+        "false",
+        "Create a StorageVersionMigration for each resource whose objects are stored in another version than the one that all \
+         servers write.",
+    ),
+    flag(
+        "storage-migration-linger",
+        FlagKind::Text,
+        "70s",
+        "How long after the identity lease of a server is gone a storage migration waits for its last writes: at least the \
+         --shutdown-delay-duration and --request-timeout of kube-apiservers on the same etcd.",
     ),
     flag(
         "root-ca-file",
@@ -234,7 +254,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         "enable-aggregator-routing",
         FlagKind::Bool,
         "false",
-        "Reach webhooks of services by an endpoint that is ready instead of by the cluster IP.",
+        "Reach webhooks and extension API servers by an endpoint that is ready instead of by the cluster IP.",
+    ),
+    flag(
+        "aggregator-reject-forwarding-redirect",
+        FlagKind::Bool,
+        "true",
+        "Respond 502 to clients instead of passing on a redirect of an extension API server.",
     ),
     flag(
         "merge-discovery",
@@ -291,7 +317,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     common::VERBOSITY,
     // Flags of kube-apiserver that have no effect: accepted, so that its command lines start this server.
     ignored_bool_flag("allow-privileged"),
-    ignored_bool_flag("aggregator-reject-forwarding-redirect"),
     ignored_flag("apiserver-count"),
     ignored_flag("audit-log-format"),
     ignored_flag("audit-log-maxage"),
@@ -326,7 +351,6 @@ pub(crate) static FLAGS: &[Flag] = &[
     ignored_bool_flag("permit-port-sharing"),
     ignored_bool_flag("profiling"),
     ignored_bool_flag("service-account-lookup"),
-    ignored_flag("service-node-port-range"),
     ignored_flag("shutdown-send-retry-after"),
     ignored_flag("shutdown-watch-termination-grace-period"),
     ignored_flag("storage-backend"),

@@ -105,6 +105,7 @@ fn lease(name: &str, process: u128, renewal: i64) -> Lease {
     let form = IdentityLeaseTemplate {
         holder: HolderIdentity::new(&server, process),
         server,
+        component: crate::identity::IDENTITY_LABEL_VALUE.to_owned(),
         hostname: name.to_owned(),
         address: None,
         duration: Duration::from_secs(3600),
