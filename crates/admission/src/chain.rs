@@ -1,7 +1,10 @@
 //! The sequence on a write: mutating plugins in order, at most once more if a webhook asked, then validating plugins.
 
-use api::Status;
+use std::cell::OnceCell;
+use std::time::Duration;
+
 use api::json::JsonObject;
+use api::{GroupResource, Status};
 use kinds::FeatureGates;
 
 use crate::attributes::{Attributes, Operation};
@@ -9,7 +12,7 @@ use crate::notes::Notes;
 use crate::plugin_set::{self, PluginSet};
 use crate::plugins::{self, Plugin, Settings};
 use crate::policy::{self, PolicySet};
-use crate::ports::{Authorization, ServedKinds, View};
+use crate::ports::{Authorization, EquivalentResource, ServedKinds, View};
 use crate::refusal::Refusal;
 use crate::webhook::{Answers, PendingCall, Reinvocation, WebhookSet, mutating, validating};
 
@@ -25,6 +28,9 @@ pub struct Write<'a> {
     /// Warnings and audit annotations so far.
     pub notes: Notes,
 }
+
+/// Reads a monotonic clock. Only metrics depend on it.
+pub type Clock = fn() -> Duration;
 
 /// What a run of the sequence reads.
 #[derive(Clone, Copy)]
@@ -43,6 +49,32 @@ pub struct Context<'a> {
     pub answers: &'a Answers,
     /// The same number in every run for one request, so that a run that is repeated decides the same.
     pub random: u64,
+    /// For the durations of [`Notes::checks`].
+    pub clock: Clock,
+    /// Empty at the start of a run.
+    pub lookups: &'a RunLookups,
+}
+
+/// What many webhooks and policies of one run look up, each looked up once.
+#[derive(Debug, Default)]
+pub struct RunLookups {
+    namespace: OnceCell<Result<Option<JsonObject>, Refusal>>,
+    equivalents: OnceCell<Vec<EquivalentResource>>,
+}
+
+impl Context<'_> {
+    /// The namespace of the request.
+    pub(crate) fn namespace(&self, attributes: &Attributes<'_>) -> Result<Option<&JsonObject>, Refusal> {
+        let namespaces = GroupResource { group: "", resource: "namespaces" };
+        let find = || self.view.get(namespaces, "", attributes.namespace);
+        self.lookups.namespace.get_or_init(find).as_ref().map(Option::as_ref).map_err(Refusal::clone)
+    }
+
+    /// Other versions of the resource of the request.
+    pub(crate) fn equivalents(&self, attributes: &Attributes<'_>) -> &[EquivalentResource] {
+        let find = || self.kinds.equivalents(attributes.resource, attributes.subresource);
+        self.lookups.equivalents.get_or_init(find)
+    }
 }
 
 /// Why a run of the sequence ended early.

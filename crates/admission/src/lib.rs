@@ -21,12 +21,12 @@ mod refusal;
 pub mod webhook;
 
 pub use attributes::{Attributes, Operation};
-pub use chain::{Chain, Context, Interruption, Write};
+pub use chain::{Chain, Clock, Context, Interruption, RunLookups, Write};
 pub use configuration::PluginConfiguration;
-pub use notes::Notes;
+pub use notes::{CheckOutcome, Notes, PolicyCheck};
 pub use plugin_set::{PluginSet, PluginSetError};
 pub use plugins::Settings;
-pub use policy::PolicySet;
+pub use policy::{PolicySet, StateId};
 pub use ports::{Authorization, EquivalentResource, ParamResource, ServedKinds, View};
 pub use refusal::Refusal;
 pub use webhook::{Answer, Answers, CallFailure, PendingCall, Webhook, WebhookSet};

@@ -1,12 +1,44 @@
 //! What admission tells besides its verdict: warnings for the client, annotations for the audit log.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Warnings and audit annotations of one run of the sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     warnings: Vec<String>,
     annotations: BTreeMap<String, String>,
+    checks: Vec<PolicyCheck>,
+}
+
+/// One evaluation of an expression of a policy that metrics count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyCheck {
+    /// The name of the policy.
+    pub policy: String,
+    /// The name of its binding.
+    pub binding: String,
+    /// What came of it.
+    pub outcome: CheckOutcome,
+    /// `no_error`, `compile_error`, `out_of_budget` or `invalid_error`.
+    pub error_type: &'static str,
+    /// How long the evaluation took.
+    pub elapsed: Duration,
+}
+
+/// What came of an evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckOutcome {
+    /// A mutation was evaluated, with or without error.
+    Mutated,
+    /// An error of a validation was ignored.
+    Allowed,
+    /// A failed validation denies the request.
+    Denied,
+    /// A failed validation is recorded in the audit log.
+    Audited,
+    /// A failed validation is a warning for the client.
+    Warned,
 }
 
 impl Notes {
@@ -36,6 +68,15 @@ impl Notes {
         &self.annotations
     }
 
+    /// Evaluations that metrics count, in their order.
+    pub fn checks(&self) -> &[PolicyCheck] {
+        &self.checks
+    }
+
+    pub(crate) fn add_check(&mut self, check: PolicyCheck) {
+        self.checks.push(check);
+    }
+
     /// Adds the notes of another phase.
     pub fn append(&mut self, other: Self) {
         for warning in other.warnings {
@@ -44,5 +85,6 @@ impl Notes {
         for (key, value) in other.annotations {
             self.annotations.entry(key).or_insert(value);
         }
+        self.checks.extend(other.checks);
     }
 }

@@ -5,13 +5,17 @@
 
 mod expressions;
 mod mutating_dispatch;
+mod openapi_types;
 mod params;
 mod set;
+mod type_check;
 mod validating_dispatch;
 mod variables;
 
 pub(crate) use mutating_dispatch::dispatch as mutate;
-pub use set::PolicySet;
+pub use openapi_types::type_in_document;
+pub use set::{PolicySet, StateId};
+pub use type_check::{CheckedTypes, ExpressionWarning, checked_resources, param_kind, type_check};
 pub(crate) use validating_dispatch::dispatch as validate;
 
 use crate::attributes::Attributes;
@@ -38,5 +42,16 @@ fn is_excluded(attributes: &Attributes<'_>) -> bool {
                 | "subjectaccessreviews"
         ),
         _ => false,
+    }
+}
+
+/// The error type of a check in metrics, by its message as in Kubernetes.
+fn error_type(message: &str) -> &'static str {
+    if message.starts_with("compilation") {
+        "compile_error"
+    } else if message.starts_with(crate::webhook::OUT_OF_BUDGET_START) {
+        "out_of_budget"
+    } else {
+        "invalid_error"
     }
 }

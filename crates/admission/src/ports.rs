@@ -62,8 +62,14 @@ pub trait ServedKinds {
     /// An object in another version. The text of an error says why there is none.
     fn convert(&self, object: &JsonObject, kind: GroupVersionKind<&str>) -> Result<JsonObject, String>;
 
-    /// Reads an object that a webhook patched: drops what the kind does not have and sets defaults.
-    fn read_patched(&self, object: JsonObject, kind: GroupVersionKind<&str>) -> Result<JsonObject, String>;
+    /// Reads an object that a webhook or a policy patched: drops what the kind does not have, or refuses it if
+    /// `is_strict`, and sets defaults.
+    fn read_patched(
+        &self,
+        object: JsonObject,
+        kind: GroupVersionKind<&str>,
+        is_strict: bool,
+    ) -> Result<JsonObject, String>;
 
     /// Merges a configuration into an object without recording owners. The text of an error is Kubernetes'.
     fn merge(

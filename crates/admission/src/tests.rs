@@ -4,6 +4,7 @@
 
 mod flags;
 mod matching;
+mod node_restriction;
 mod plugins;
 mod pod_security;
 mod policies;
@@ -11,6 +12,7 @@ mod webhooks;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use access::User;
 use api::json::JsonObject;
@@ -20,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Answers, Attributes, CallFailure, Chain, Context, EquivalentResource, Interruption, Notes, Operation, PluginSet,
-    Refusal, ServedKinds, Settings, View, WebhookSet, Write,
+    Refusal, RunLookups, ServedKinds, Settings, View, WebhookSet, Write,
 };
 
 pub(crate) fn object(value: Value) -> JsonObject {
@@ -75,7 +77,12 @@ impl ServedKinds for PlainKinds {
         Ok(object)
     }
 
-    fn read_patched(&self, object: JsonObject, _kind: GroupVersionKind<&str>) -> Result<JsonObject, String> {
+    fn read_patched(
+        &self,
+        object: JsonObject,
+        _kind: GroupVersionKind<&str>,
+        _is_strict: bool,
+    ) -> Result<JsonObject, String> {
         if object.contains_key("broken") { Err("json: broken".to_owned()) } else { Ok(object) }
     }
 
@@ -203,6 +210,8 @@ impl Fixture {
                 policies: &self.policies,
                 answers: &answers,
                 random: 7,
+                clock: || Duration::ZERO,
+                lookups: &RunLookups::default(),
             };
             let result = chain.mutate(&mut write, &context).and_then(|()| chain.validate(&mut write, &context));
             match result {

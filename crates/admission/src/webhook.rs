@@ -16,10 +16,13 @@ pub(crate) mod selector;
 pub(crate) mod validating;
 
 pub use answers::{Answers, PendingCall};
-pub(crate) use conditions::{CONDITIONS_COST_MAX, CelAuthorizer, OUT_OF_BUDGET, aggregate, resource_check};
+pub(crate) use conditions::{
+    CONDITIONS_COST_MAX, CelAuthorizer, OUT_OF_BUDGET, OUT_OF_BUDGET_START, aggregate, resource_check,
+};
 pub use configuration::{
     ClientConfig, ConfigurationKind, Endpoint, FailurePolicy, ServiceReference, SideEffects, Webhook, WebhookSet,
 };
 pub(crate) use configuration::{MatchCriteria, split_resource};
+pub use mutating::PATCH_ANNOTATION;
 pub(crate) use reinvocation::Reinvocation;
 pub use response::{Answer, CallFailure};

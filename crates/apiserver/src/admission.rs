@@ -1,13 +1,16 @@
 //! Admission checks that depend on other objects: RBAC escalation, signer permission, namespace lifecycle.
 
 mod control;
+mod guard;
 mod metrics;
+mod param_permission;
 mod served_kinds;
 mod session;
 mod view;
 
 pub use control::AdmissionConfig;
 pub(crate) use control::AdmissionControl;
+pub(crate) use guard::AdmissionGuard;
 pub(crate) use session::{AdmissionPhase, AdmissionSession, AdmittedWrite};
 
 use access::rbac::escalation::{self, RbacWrite};

@@ -62,7 +62,7 @@ pub use shared_resources::SharedPublisher;
 pub use webhook::WebhookCredentials;
 
 use crate::access_control::{AccessRules, AuthenticatedCaller};
-use crate::admission::AdmissionControl;
+use crate::admission::{AdmissionControl, AdmissionGuard};
 use crate::allocation::ServiceAllocation;
 use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
@@ -195,6 +195,7 @@ impl ApiServer {
             client.clone(),
             &config.metrics,
             resource_cache,
+            AdmissionGuard::new(registry.cache(), &storage_ports::admission_guard_prefix(prefix)),
         );
         let shared = Arc::<SharedPublisher>::default();
         let (definitions, follower) = LiveDefinitions::new(&registry, prefix, &served_resources, shared.clone());

@@ -220,8 +220,10 @@ async fn serve_once(
         (Verb::Delete, _) => Box::pin(delete::delete(context, request)),
         (Verb::DeleteCollection, _) => Box::pin(delete::delete_collection(context, request)),
     };
-    let response = handling.await.map_err(|status| executed.failure_status(status))?;
-    Ok(with_warnings(response, &executed.take_warnings()))
+    match handling.await {
+        Ok(response) => Ok(with_warnings(response, &executed.take_warnings())),
+        Err(status) => Err(Status { warnings: executed.take_warnings(), ..executed.failure_status(status) }),
+    }
 }
 
 impl<'a> RequestContext<'a> {

@@ -30,6 +30,8 @@ pub use storage_versions::StorageVersionObjects;
 const ENDPOINT_RECORDS_PREFIX: &str = "peerserverleases";
 /// The prefix of discovery documents. No resource can use it: group and resource names contain no underscore.
 const DOCUMENTS_PREFIX: &str = "_unskew/documents";
+/// The prefix of the key that every write of an admission configuration changes, and that every other write compares.
+const ADMISSION_GUARD_PREFIX: &str = "_unskew/admission";
 /// The prefix of Leases, whether the server serves them over REST or not.
 const LEASES_PREFIX: &str = "leases";
 
@@ -43,6 +45,7 @@ pub fn internal_resource_prefixes(prefix: &str, existing: &[(Key, ValueFormat)])
         (cluster_authentication::CONFIG_MAPS_PREFIX, ValueFormat::Objects),
         (ENDPOINT_RECORDS_PREFIX, ValueFormat::Raw),
         (DOCUMENTS_PREFIX, ValueFormat::Raw),
+        (ADMISSION_GUARD_PREFIX, ValueFormat::Raw),
     ];
     let required = required.map(|(part, form)| (key_prefix(prefix, part), form));
     required.into_iter().filter(|(key, _)| existing.iter().all(|(other, _)| other != key)).collect()
@@ -109,6 +112,10 @@ pub(crate) fn api_services_cache(cache: &WatchCache, prefix: &str) -> Arc<Resour
 /// The cache of the CustomResourceDefinitions.
 pub(crate) fn definitions_cache(cache: &WatchCache, prefix: &str) -> Arc<ResourceCache> {
     resource_cache(cache, &key_prefix(prefix, definitions::CRDS_PREFIX))
+}
+
+pub(crate) fn admission_guard_prefix(prefix: &str) -> Key {
+    key_prefix(prefix, ADMISSION_GUARD_PREFIX)
 }
 
 pub(crate) fn storage_versions_prefix(prefix: &str) -> Key {

@@ -163,6 +163,10 @@ impl ApiClient {
         self.send_write(Method::PATCH, path, "application/merge-patch+json", patch).await
     }
 
+    pub(crate) async fn apply(&self, path: &str, configuration: &Value) -> Result<ApiResponse, ApiError> {
+        self.send_write(Method::PATCH, path, "application/apply-patch+yaml", configuration).await
+    }
+
     /// Deletes an object, or all objects of a collection.
     pub async fn delete(&self, path: &str, options: &Value) -> Result<ApiResponse, ApiError> {
         self.send_write(Method::DELETE, path, "application/json", options).await

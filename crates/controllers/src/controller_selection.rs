@@ -15,17 +15,20 @@ pub enum Controller {
     RootCaPublisher,
     /// Keeps the status of resource quotas.
     ResourceQuota,
+    /// Type-checks validating admission policies.
+    PolicyStatus,
     /// Executes StorageVersionMigrations.
     StorageVersionMigrator,
 }
 
 impl Controller {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Namespace,
         Self::GarbageCollector,
         Self::ServiceAccount,
         Self::RootCaPublisher,
         Self::ResourceQuota,
+        Self::PolicyStatus,
         Self::StorageVersionMigrator,
     ];
 
@@ -37,6 +40,7 @@ impl Controller {
             Self::ServiceAccount => ["serviceaccount-controller", "serviceaccount"],
             Self::RootCaPublisher => ["root-ca-certificate-publisher-controller", "root-ca-cert-publisher"],
             Self::ResourceQuota => ["resourcequota-controller", "resourcequota"],
+            Self::PolicyStatus => ["validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"],
             Self::StorageVersionMigrator => ["storage-version-migrator-controller", "svm"],
         }
     }
@@ -108,15 +112,19 @@ mod tests {
     #[test]
     fn parse_selects_controllers_by_name_and_star() {
         use Controller::{
-            GarbageCollector, Namespace, ResourceQuota, RootCaPublisher, ServiceAccount, StorageVersionMigrator,
+            GarbageCollector, Namespace, PolicyStatus, ResourceQuota, RootCaPublisher, ServiceAccount,
+            StorageVersionMigrator,
         };
         check("*", &Controller::ALL);
         check("", &[]);
         check(
             "*,-namespace",
-            &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota, StorageVersionMigrator],
+            &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota, PolicyStatus, StorageVersionMigrator],
         );
-        check("-garbage-collector-controller,*,-svm", &[Namespace, ServiceAccount, RootCaPublisher, ResourceQuota]);
+        check(
+            "-garbage-collector-controller,*,-svm",
+            &[Namespace, ServiceAccount, RootCaPublisher, ResourceQuota, PolicyStatus],
+        );
         check("namespace-controller,garbagecollector", &[Namespace, GarbageCollector]);
         check("-namespace,namespace", &[]);
         check("-namespace,-garbagecollector", &[]);

@@ -1,5 +1,5 @@
 //! The controllers that every cluster needs: namespace deletion, garbage collection, the default objects of each
-//! namespace, the status of quotas, and storage migrations.
+//! namespace, the status of quotas and policies, and storage migrations.
 //!
 //! They are ordinary API clients: discovery, requests and watches over TLS to this server's own address, each under the
 //! service account and the RBAC roles that kube-controller-manager uses for it. The rules for what a response proves
@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod migrations;
 mod namespace_defaults;
 mod namespaces;
+mod policy_status;
 mod quotas;
 mod resources;
 mod work_queue;
@@ -54,6 +55,8 @@ pub struct ControllerTokens {
     pub root_ca_publisher: String,
     /// Token of `system:serviceaccount:kube-system:resourcequota-controller`.
     pub resource_quota_controller: String,
+    /// Token of `system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller`.
+    pub policy_status_controller: String,
     /// Token of `system:serviceaccount:kube-system:storage-version-migrator-controller`.
     pub storage_version_migrator: String,
     /// Token of `system:kube-controller-manager`, which reads what several controllers need.
@@ -118,6 +121,14 @@ pub fn start(config: &Config, metrics: &Metrics, tasks: &Tasks, connection_tasks
         let (gauges, gates) = (metrics.queue_gauges("resourcequota"), config.gates.clone());
         let work = quotas::Config { client, gauges, gates, clock };
         candidate.run(tasks, move || quotas::run(work.clone()));
+    }
+    if config.selection.is_enabled(Controller::PolicyStatus) {
+        let candidate = stand("validatingadmissionpolicy-status-controller");
+        let account = "system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller";
+        let client = client(&tokens.policy_status_controller, account);
+        let gauges = metrics.queue_gauges("validatingadmissionpolicy_status");
+        let work = policy_status::Config { client, gauges, gates: config.gates.clone() };
+        candidate.run(tasks, move || policy_status::run(work.clone()));
     }
     if let Some(settings) = config.migrations.clone()
         && config.selection.is_enabled(Controller::StorageVersionMigrator)

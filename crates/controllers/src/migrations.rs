@@ -9,7 +9,7 @@ mod automatic;
 mod cluster;
 mod objects;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use serde_json::Value;
 use storageversion::migration::{MigrationOutcome, MigrationSettings, Survey, TargetForm, migrate};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiClient, ApiError};
 use crate::discovered::DiscoveryCache;
@@ -31,10 +32,8 @@ use objects::MigrationObject;
 
 /// Migrations that run at once. One that is held occupies a place, so this is more than the load allows.
 const CONCURRENT_MIGRATIONS: usize = 16;
-/// The interval of looks at all objects: finds those whose start failed, and resources to migrate automatically.
+/// The interval of looks at all objects: finds those whose start or end could not be written.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
-/// The first look, when the servers of a cluster that starts have reported.
-const FIRST_RESYNC: Duration = Duration::from_secs(5);
 /// Observations of the writers while a migration is held.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Informer events that may be queued.
@@ -104,13 +103,16 @@ pub(crate) async fn run(config: Config) {
     let mut informer = std::pin::pin!(informer);
     let discovery = Arc::new(Mutex::new(DiscoveryCache::new(config.client.clone())));
     let mut running: FuturesUnordered<BoxFuture<'static, String>> = FuturesUnordered::new();
-    let mut started: HashSet<String> = HashSet::new();
-    let mut automatic = automatic::AutomaticMigrations::new(config.clone(), discovery.clone());
-    let mut resync = tokio::time::interval_at(Instant::now() + FIRST_RESYNC, RESYNC_INTERVAL);
+    // By uid; cancelled if the object is deleted or ended by another controller.
+    let mut started: HashMap<String, CancellationToken> = HashMap::new();
+    let automatic = automatic::AutomaticMigrations::new(config.clone(), discovery.clone());
+    let mut automatic = std::pin::pin!(automatic.run());
+    let mut resync = tokio::time::interval_at(Instant::now() + RESYNC_INTERVAL, RESYNC_INTERVAL);
     let mut is_listed = false;
     loop {
         let is_due = tokio::select! {
             () = &mut informer => return,
+            () = &mut automatic => return,
             Some(((), event)) = events.recv() => {
                 is_listed |= matches!(event, InformerEvent::Listed(_));
                 if let InformerEvent::Unavailable(error) = &event {
@@ -122,10 +124,7 @@ pub(crate) async fn run(config: Config) {
                 started.remove(&uid);
                 true
             }
-            _ = resync.tick() => {
-                automatic.create_missing().await;
-                true
-            }
+            _ = resync.tick() => true,
         };
         if !is_due {
             continue;
@@ -140,9 +139,21 @@ pub(crate) async fn run(config: Config) {
             }
         };
         let objects: Vec<MigrationObject> = listed.iter().filter_map(MigrationObject::from_value).collect();
+        for (uid, cancelled) in &started {
+            if !objects.iter().any(|object| object.uid == *uid && !object.is_ended()) {
+                cancelled.cancel();
+            }
+        }
         for object in objects::runnable(&objects) {
-            if running.len() < CONCURRENT_MIGRATIONS && started.insert(object.uid.clone()) {
-                running.push(Box::pin(run_object(config.clone(), discovery.clone(), object.clone())));
+            if running.len() < CONCURRENT_MIGRATIONS && !started.contains_key(&object.uid) {
+                let cancelled = CancellationToken::new();
+                started.insert(object.uid.clone(), cancelled.clone());
+                let work = run_object(config.clone(), discovery.clone(), object.clone());
+                let uid = object.uid.clone();
+                running.push(Box::pin(async move {
+                    cancelled.run_until_cancelled(work).await;
+                    uid
+                }));
             }
         }
         config.metrics.retain(|resource| objects.iter().any(|object| !object.is_ended() && object.label() == resource));
@@ -157,9 +168,8 @@ async fn list_objects(client: &ApiClient, path: &str) -> Result<Vec<Value>, ApiE
     Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
-/// Executes one object to its end; returns its uid.
-async fn run_object(config: Config, discovery: Arc<Mutex<DiscoveryCache>>, object: MigrationObject) -> String {
-    let uid = object.uid.clone();
+/// Executes one object to its end.
+async fn run_object(config: Config, discovery: Arc<Mutex<DiscoveryCache>>, object: MigrationObject) {
     let (metrics, label) = (config.metrics.clone(), object.label());
     let status = StatusWriter::new(&config, &object);
     let settings = MigrationSettings {
@@ -175,7 +185,7 @@ async fn run_object(config: Config, discovery: Arc<Mutex<DiscoveryCache>>, objec
                 metrics.count_result("failed");
                 tracing::warn!(migration = %object.name, resource = %label, %reason, "storage migration failed");
                 status.write_failed(&format!("migration encountered unhandled error: {reason}")).await;
-                return uid;
+                return;
             }
             Err(cluster::NotMigratable::Unknown(reason)) => {
                 status.write_waiting(&reason).await;
@@ -202,6 +212,6 @@ async fn run_object(config: Config, discovery: Arc<Mutex<DiscoveryCache>>, objec
                 status.write_refused(&progress, &objects).await;
             }
         }
-        return uid;
+        return;
     }
 }

@@ -442,12 +442,15 @@ impl<'s> Checker<'_, 's> {
     }
 }
 
+/// The name of the type of one operation of a JSON patch.
+const JSON_PATCH: &str = "JSONPatch";
+
 /// A type that expressions of mutations construct, by its name.
 fn patch_type(name: &str) -> Option<Arc<DeclType>> {
     if name == "Object" || name.starts_with("Object.") {
         return Some(Arc::new(DeclType::open_object(name)));
     }
-    (name == "JSONPatch").then(|| {
+    (name == JSON_PATCH).then(|| {
         let texts = ["op", "path", "from"].map(|name| Field::new(name, DeclType::string(None)));
         let value = Field::new("value", DeclType::dynamic());
         Arc::new(DeclType::named_object(name, texts.into_iter().chain([value])))

@@ -13,13 +13,14 @@ use object::unstructured;
 use serde_json::Value;
 
 use crate::reset_fields;
-use crate::strategy::{KindStrategy, RULES};
+use crate::strategy::{AdmissionObject, KindStrategy, RULES};
 
 pub(crate) static WEBHOOK_STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,
     rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
     validate: webhooks::check_webhooks,
     columns: WEBHOOKS,
+    admission: Some(AdmissionObject::Webhooks),
     ..KindStrategy::DEFAULT
 };
 
@@ -30,6 +31,7 @@ pub(crate) static VALIDATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
     validate: policies::check_validating_policy,
     validate_status: policies::check_policy_status,
     columns: VALIDATING_POLICIES,
+    admission: Some(AdmissionObject::Policy),
     ..KindStrategy::DEFAULT
 };
 
@@ -38,14 +40,21 @@ pub(crate) static MUTATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     validate: policies::check_mutating_policy,
     columns: MUTATING_POLICIES,
+    admission: Some(AdmissionObject::Policy),
     ..KindStrategy::DEFAULT
 };
 
-pub(crate) static VALIDATING_BINDING_STRATEGY: KindStrategy =
-    KindStrategy { validate: policies::check_validating_binding, ..BINDING_STRATEGY };
+pub(crate) static VALIDATING_BINDING_STRATEGY: KindStrategy = KindStrategy {
+    validate: policies::check_validating_binding,
+    admission: Some(AdmissionObject::Binding { policies: "validatingadmissionpolicies" }),
+    ..BINDING_STRATEGY
+};
 
-pub(crate) static MUTATING_BINDING_STRATEGY: KindStrategy =
-    KindStrategy { validate: policies::check_mutating_binding, ..BINDING_STRATEGY };
+pub(crate) static MUTATING_BINDING_STRATEGY: KindStrategy = KindStrategy {
+    validate: policies::check_mutating_binding,
+    admission: Some(AdmissionObject::Binding { policies: "mutatingadmissionpolicies" }),
+    ..BINDING_STRATEGY
+};
 
 const BINDING_STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,

@@ -38,6 +38,24 @@ pub fn declare_admission_variables(environment: Environment, variables: Admissio
     environment
 }
 
+/// Declares the variables of a policy with the types of the objects that it is for, to find mistakes.
+pub fn declare_type_checked_variables(
+    environment: Environment,
+    object: &Arc<DeclType>,
+    params: Option<Arc<DeclType>>,
+) -> Environment {
+    let environment = environment
+        .shared_variable("object", object.clone())
+        .shared_variable("oldObject", object.clone())
+        .shared_variable("namespaceObject", Arc::new(namespace_type()))
+        .shared_variable("request", Arc::new(request_type()))
+        .variable("authorizer", DeclType::library("kubernetes.authorization.Authorizer"));
+    match params {
+        Some(params) => environment.shared_variable("params", params),
+        None => environment,
+    }
+}
+
 /// The environment of expressions that select devices.
 pub(crate) fn device_environment(field: Field<'_>) -> Environment {
     let by_domain =
@@ -63,7 +81,8 @@ pub fn with_variables(environment: &Environment, variables: &[(String, DeclType)
     environment.clone().shared_variable("variables", Arc::new(decl))
 }
 
-/// The type of a variable with this value, as far as declarations can tell.
+/// The type of a variable with this value, as far as declarations can tell. Like in Kubernetes, objects and values of
+/// libraries are of any type.
 pub fn declared_type(value: &Type) -> DeclType {
     match value {
         Type::Bool => DeclType::bool(),
@@ -75,12 +94,13 @@ pub fn declared_type(value: &Type) -> DeclType {
         Type::Duration => DeclType::duration(),
         Type::Timestamp => DeclType::date_time(),
         Type::List(items) => DeclType::list(declared_type(items), None, ListKind::Atomic),
-        Type::Object(decl) => DeclType::clone(decl),
-        Type::Named(name) => DeclType::library(name),
+        Type::Map(entry) if matches!(entry.0, Type::String) => DeclType::map(declared_type(&entry.1), None),
         Type::Dyn
         | Type::Error
         | Type::Null
         | Type::Map(_)
+        | Type::Object(_)
+        | Type::Named(_)
         | Type::Optional(_)
         | Type::Wrapper(_)
         | Type::Message(_)
@@ -118,11 +138,6 @@ impl Field<'_> {
             }
         };
         self.invalid_as(text, detail);
-    }
-
-    /// An expression whose types no declaration expresses: only its syntax is checked.
-    pub(crate) fn expression_syntax(self, text: &str, environment: &Environment) {
-        self.compiled(text, &environment.clone().unchecked());
     }
 
     /// An expression that selects devices.

@@ -96,7 +96,7 @@ pub use runtime_config::{RuntimeConfig, RuntimeConfigError};
 pub use served_resources::{ServedResource, ServedResources, StoredResource};
 pub use service::keep_allocated_values;
 pub use service::validation::validate_service_addresses;
-pub use strategy::{KindStrategy, SubresourceStrategy};
+pub use strategy::{AdmissionObject, KindStrategy, SubresourceStrategy};
 pub use types::types_of;
 pub use verbs::VerbSet;
 

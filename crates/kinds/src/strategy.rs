@@ -32,6 +32,20 @@ pub(crate) const RULES: KindRules = KindRules { generation: GenerationRule::Abse
 /// Rules of a kind whose updates do not check `metadata.generateName`.
 pub(crate) const LENIENT_RULES: KindRules = KindRules { generate_name: GenerateNameRule::OnCreate, ..RULES };
 
+/// What an object configures of admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdmissionObject {
+    /// Webhooks.
+    Webhooks,
+    /// A policy, which may have a `paramKind`.
+    Policy,
+    /// A binding, which may have a `paramRef`.
+    Binding {
+        /// The resource of the policies, in the same group.
+        policies: &'static str,
+    },
+}
+
 /// The behaviour of one kind, the same for all its versions.
 #[derive(Clone, Copy, Debug)]
 pub struct KindStrategy {
@@ -84,6 +98,8 @@ pub struct KindStrategy {
     pub signer_verb: fn(&str, &JsonObject, &JsonObject) -> Option<&'static str>,
     /// The RBAC kind, whose writes must not grant more than the writer has.
     pub rbac: Option<RbacKind>,
+    /// What objects of the kind configure of admission.
+    pub admission: Option<AdmissionObject>,
     /// The review that a POST performs.
     pub review: Option<ReviewKind>,
 }
@@ -117,6 +133,7 @@ impl KindStrategy {
         reset_fields: reset_fields::DEFAULT,
         signer_verb: |_, _, _| None,
         rbac: None,
+        admission: None,
         review: None,
     };
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::decode::{self, BodyEncoding, Decoded};
 use crate::rejection::{Rejection, RejectionSubject};
 
-pub use json::JsonPatch;
+pub use json::{JsonPatch, is_failed_test};
 pub use merge::MergePatch;
 pub use strategic::StrategicPatch;
 

@@ -2,10 +2,12 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use k8s_cel::{Authorizer, DeclType, Environment, EvalError, Evaluation, Input, LazyFields, Program, Type, Value};
 use kinds::expressions::{AdmissionVariables, declare_admission_variables, declared_type, with_variables};
 
+use crate::chain::Clock;
 use crate::webhook::OUT_OF_BUDGET;
 
 /// Variables that refer to each other deeper than this are an error, because their evaluation recurses.
@@ -80,6 +82,13 @@ pub(crate) struct VariableValues<'a> {
     /// Cost since it was last taken.
     cost: AtomicU64,
     depth: AtomicUsize,
+    clock: Clock,
+}
+
+/// The result of an expression, and how long its evaluation took. The text of an error is Kubernetes'.
+pub(crate) struct Evaluated<'e> {
+    pub(crate) result: Result<Value<'e>, String>,
+    pub(crate) elapsed: Duration,
 }
 
 /// The variables that one of them can use: those before it.
@@ -93,9 +102,10 @@ impl<'a> VariableValues<'a> {
         variables: &'a [Variable],
         inputs: &'a [(&'a str, Input<'a>)],
         authorizer: Option<&'a dyn Authorizer>,
+        clock: Clock,
     ) -> Self {
         let cells = variables.iter().map(|_| OnceLock::new()).collect();
-        Self { variables, inputs, authorizer, cells, cost: AtomicU64::new(0), depth: AtomicUsize::new(0) }
+        Self { variables, inputs, authorizer, cells, cost: AtomicU64::new(0), depth: AtomicUsize::new(0), clock }
     }
 
     fn value(&self, name: &str, count: usize) -> Option<Result<Value<'a>, EvalError>> {
@@ -130,15 +140,15 @@ impl<'a> VariableValues<'a> {
         result.map_err(|error| fails("evaluate", error.to_string()))
     }
 
-    /// Evaluates expressions one after the other. An expression that is absent has no result; the text of an error is
-    /// Kubernetes'. `Err` if the budget is used up.
+    /// Evaluates expressions one after the other. An expression that is absent has no result. `Err` if the budget is
+    /// used up.
     pub(crate) fn evaluate_all<'e>(
         &'e self,
         expressions: impl Iterator<Item = Option<&'e Expression>>,
         inputs: &'e [(&'e str, Input<'e>)],
         authorizer: Option<&'e dyn Authorizer>,
         budget: &mut u64,
-    ) -> Result<Vec<Option<Result<Value<'e>, String>>>, String> {
+    ) -> Result<Vec<Option<Evaluated<'e>>>, String> {
         let mut results = Vec::new();
         for expression in expressions {
             let Some(expression) = expression else {
@@ -148,15 +158,18 @@ impl<'a> VariableValues<'a> {
             let program = match &expression.program {
                 Ok(program) => program,
                 Err(error) => {
-                    results.push(Some(Err(format!("compilation error: {error}"))));
+                    let result = Err(format!("compilation error: {error}"));
+                    results.push(Some(Evaluated { result, elapsed: Duration::ZERO }));
                     continue;
                 }
             };
+            let started = (self.clock)();
             let outcome = program.evaluate(&Evaluation { authorizer, ..Evaluation::new(inputs) });
+            let elapsed = (self.clock)().saturating_sub(started);
             let cost = self.cost.swap(0, Ordering::Relaxed).saturating_add(outcome.cost);
             *budget = budget.checked_sub(cost).ok_or_else(|| OUT_OF_BUDGET.to_owned())?;
             let failed = |error| format!("expression '{}' resulted in error: {error}", expression.text);
-            results.push(Some(outcome.result.map_err(failed)));
+            results.push(Some(Evaluated { result: outcome.result.map_err(failed), elapsed }));
         }
         Ok(results)
     }

@@ -8,13 +8,15 @@ use object::patch::JsonPatch;
 use object::unstructured::metadata_string;
 use serde_json::{Value, json};
 
-use super::expressions::VariableValues;
-use super::params::{self, Param, ParamError, text_of};
-use super::set::{Binding, Mutation, Policy, PolicyRules};
+use super::error_type;
+use super::expressions::{Evaluated, VariableValues};
+use super::params::{self, Param, text_of};
+use super::set::{Binding, BoundPolicy, Mutation, Policy, PolicyRules};
 use super::validating_dispatch::versioned;
 use super::variables::{RUN_COST_MAX, Run, namespace_of, with_lazy};
 use crate::attributes::Operation;
 use crate::chain::{Context, Interruption, Write};
+use crate::notes::{CheckOutcome, PolicyCheck};
 use crate::refusal::Refusal;
 use crate::webhook::matching::{self, Invocation};
 use crate::webhook::{FailurePolicy, Reinvocation};
@@ -71,9 +73,14 @@ pub(crate) fn dispatch(
         });
         let namespace = namespace_of(write, context).map_err(|refusal| write.refused(refusal))?;
         let namespace = namespace.map_or(Value::Null, Value::Object);
+        let mut is_any_applied = false;
         for call in &calls {
-            run(call, &namespace, write, context, reinvocation, &mut errors)
+            is_any_applied |= run(call, &namespace, write, context, reinvocation, &mut errors)
                 .map_err(|refusal| write.refused(refusal))?;
+        }
+        // Like Kubernetes, which does not compare: an applied mutation alone asks for the second round.
+        if is_any_applied {
+            reinvocation.request();
         }
         reinvocation.end(write.object.as_ref());
     }
@@ -96,7 +103,7 @@ fn status(write: &Write<'_>, errors: &Errors) -> Status {
 }
 
 fn collect_calls<'p>(
-    policy: &'p Policy,
+    BoundPolicy { policy, bindings }: &'p BoundPolicy,
     write: &Write<'_>,
     context: &Context<'_>,
     calls: &mut Vec<PolicyCall<'p>>,
@@ -112,29 +119,33 @@ fn collect_calls<'p>(
         Ok(None) => return,
         Err(refusal) => return errors.add(policy, None, &of_policy(&text_of(refusal)), false),
     };
-    for binding in &policy.bindings {
-        if let Some(criteria) = &binding.criteria {
-            match matching::find_invocation(criteria, write, write.object.as_ref(), context) {
-                Ok(Some(_)) => {}
-                Ok(None) => continue,
-                Err(refusal) => {
-                    errors.add(policy, Some(binding), &of_binding(&text_of(refusal)), false);
-                    continue;
-                }
-            }
-        }
-        match params::collect(policy, binding, &write.attributes, context.view) {
+    let param_resource = match policy.param_kind.as_ref().map(|kind| kind.resolve(context.view)).transpose() {
+        Ok(resource) => resource,
+        Err(error) => return errors.add(policy, None, &of_policy(&error), false),
+    };
+    for binding in bindings {
+        let params = matches(binding, write, context).and_then(|is_matched| match is_matched {
+            true => params::collect(param_resource.as_ref(), binding, &write.attributes, context.view),
+            false => Ok(Vec::new()),
+        });
+        match params {
             Ok(params) => calls.extend(params.into_iter().map(|param| {
                 let invocation = invocation.clone();
                 PolicyCall { policy, binding, invocation, param }
             })),
-            Err(ParamError::OfBinding(error)) => errors.add(policy, Some(binding), &of_binding(&error), false),
-            Err(ParamError::OfPolicy(error)) => return errors.add(policy, None, &of_policy(&error), false),
+            Err(error) => errors.add(policy, Some(binding), &of_binding(&error), false),
         }
     }
 }
 
-/// Runs one policy. Unlike in Kubernetes, a policy in another version sees and keeps what the ones before changed.
+fn matches(binding: &Binding, write: &Write<'_>, context: &Context<'_>) -> Result<bool, String> {
+    let Some(criteria) = &binding.criteria else { return Ok(true) };
+    let found = matching::find_invocation(criteria, write, write.object.as_ref(), context);
+    found.map(|invocation| invocation.is_some()).map_err(text_of)
+}
+
+/// Runs one policy. True if a mutation was applied, whether or not it changed the object. Unlike in Kubernetes, a policy
+/// in another version sees and keeps what the ones before changed.
 fn run(
     call: &PolicyCall<'_>,
     namespace: &Value,
@@ -142,34 +153,53 @@ fn run(
     context: &Context<'_>,
     reinvocation: &mut Reinvocation,
     errors: &mut Errors,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let PolicyCall { policy, binding, invocation, param } = call;
-    let PolicyRules::Mutating { mutations, is_reinvoked } = &policy.rules else { return Ok(()) };
+    let PolicyRules::Mutating { mutations, is_reinvoked } = &policy.rules else { return Ok(false) };
     let [object, old_object] = versioned(write, invocation, context).map_err(Refusal::internal)?;
     let run = Run::new(write, invocation, [object.as_ref(), old_object.as_ref()], param.as_ref(), context);
     match run.is_matched(policy) {
         Ok(true) => {}
-        Ok(false) => return Ok(()),
+        Ok(false) => return Ok(false),
         Err(error) => {
             errors.add(policy, Some(binding), &error, true);
-            return Ok(());
+            return Ok(false);
         }
     }
     let param_name = param.as_ref().map(|param| [metadata_string(param, "namespace"), metadata_string(param, "name")]);
     let id = format!("{}/{}/{}", policy.name, binding.name, param_name.map_or(String::new(), |name| name.join("/")));
     if !reinvocation.includes(&id) {
-        return Ok(());
+        return Ok(false);
     }
     let Some(before) = object else {
         reinvocation.record(&id, false, *is_reinvoked);
-        return Ok(());
+        return Ok(false);
     };
     let kind = invocation.kind.borrowed();
-    let mut current = before.clone();
+    let (mut current, mut is_any_applied) = (before.clone(), false);
     for mutation in mutations {
         let run = Run::new(write, invocation, [Some(&current), old_object.as_ref()], param.as_ref(), context);
-        match mutate(policy, mutation, &run, namespace, &current, kind, context)? {
-            Ok(mutated) => current = mutated,
+        let started = (context.clock)();
+        let mutated = mutate(policy, mutation, &run, namespace, &current, kind, context);
+        let elapsed = (context.clock)().saturating_sub(started);
+        let error = match &mutated {
+            Ok(Ok(_)) => "no_error",
+            Ok(Err(error)) => error_type(error),
+            Err(_) => "invalid_error",
+        };
+        let (policy_name, binding_name) = (policy.name.clone(), binding.name.clone());
+        write.notes.add_check(PolicyCheck {
+            policy: policy_name,
+            binding: binding_name,
+            outcome: CheckOutcome::Mutated,
+            error_type: error,
+            elapsed,
+        });
+        match mutated? {
+            Ok(mutated) => {
+                current = mutated;
+                is_any_applied = true;
+            }
             Err(error) => errors.add(policy, Some(binding), &error, true),
         }
     }
@@ -183,7 +213,7 @@ fn run(
         });
     }
     reinvocation.record(&id, is_changed, *is_reinvoked);
-    Ok(())
+    Ok(is_any_applied)
 }
 
 /// Applies one mutation. The inner error counts by the failure policy, the outer one always.
@@ -201,24 +231,26 @@ fn mutate(
     }
     let authorizer = Some(&run.authorizer as &dyn Authorizer);
     let inputs = run.inputs(namespace, true);
-    let values = VariableValues::new(&policy.variables, &inputs, authorizer);
+    let values = VariableValues::new(&policy.variables, &inputs, authorizer, run.clock);
     let all = with_lazy(&inputs, &values);
     let mut budget = RUN_COST_MAX;
     let expressions = std::iter::once(Some(&mutation.expression));
     let value = match values.evaluate_all(expressions, &all, authorizer, &mut budget) {
         Ok(mut results) => match results.pop().flatten() {
-            Some(Ok(value)) => value,
-            Some(Err(error)) => return Ok(Err(error)),
+            Some(Evaluated { result: Ok(value), .. }) => value,
+            Some(Evaluated { result: Err(error), .. }) => return Ok(Err(error)),
             None => return Ok(Ok(object.clone())),
         },
         Err(error) => return Ok(Err(error)),
     };
-    let mutated =
-        if mutation.is_json_patch { patched(&value, object) } else { configured(&value, object, kind, context) };
-    match mutated {
-        Ok(mutated) => context.kinds.read_patched(mutated, kind).map(Ok).map_err(Refusal::internal),
-        Err(error) => Ok(Err(error)),
+    if mutation.is_json_patch {
+        return match patched(&value, object) {
+            // Like Kubernetes, whatever the failure policy is: a patched object must fit its kind.
+            Ok(patched) => context.kinds.read_patched(patched, kind, true).map(Ok).map_err(Refusal::internal),
+            Err(error) => Ok(Err(error)),
+        };
     }
+    Ok(configured(&value, object, kind, context).and_then(|merged| context.kinds.read_patched(merged, kind, false)))
 }
 
 fn configured(
@@ -270,11 +302,11 @@ fn patched(value: &CelValue<'_>, object: &JsonObject) -> Result<JsonObject, Stri
         patch.push(json);
     }
     let patch = Value::Array(patch).to_string();
-    let applied = JsonPatch::parse(patch.as_bytes()).and_then(|patch| patch.value.apply(object));
-    match applied {
+    let parsed = JsonPatch::parse(patch.as_bytes()).map_err(|error| format!("JSON Patch: {error}"))?;
+    match parsed.value.apply(object) {
         Ok(Value::Object(patched)) => Ok(patched),
         Ok(_) => Err("JSON Patch: the patched object is not a JSON object".to_owned()),
-        Err(error) if error.to_string().contains("testing ") => Ok(object.clone()),
+        Err(error) if object::patch::is_failed_test(&error) => Ok(object.clone()),
         Err(error) => Err(format!("JSON Patch: {error}")),
     }
 }

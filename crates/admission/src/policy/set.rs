@@ -1,30 +1,43 @@
 //! Policies and bindings as one compiled snapshot.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use api::json::JsonObject;
-use api::{GroupVersion, GroupVersionKind};
 use k8s_cel::Type;
 use object::unstructured::{metadata_string, nested_object, objects, text, texts};
 
 use super::expressions::{Compiler, Expression, Variable};
-use super::params::ParamRef;
+use super::params::{ParamKind, ParamRef};
 use crate::webhook::{FailurePolicy, MatchCriteria, split_resource};
 
-/// All policies that have a binding.
+/// One state of a stored object: its key and the revision of its last write.
+pub type StateId = (Vec<u8>, u64);
+
+/// All policies and bindings of one revision.
 #[derive(Debug, Default)]
 pub struct PolicySet {
     pub(super) validating: PolicyList,
     pub(super) mutating: PolicyList,
 }
 
-/// Policies of a kind in the order of their names.
+/// Policies of a kind that have a binding, in the order of their names.
 #[derive(Debug, Default)]
 pub(super) struct PolicyList {
-    policies: Vec<Policy>,
+    policies: Vec<BoundPolicy>,
     /// Positions of the policies with a rule for a resource, by the name of the resource.
     by_resource: HashMap<String, Vec<usize>>,
     of_all_resources: Vec<usize>,
+    /// Everything that was compiled, with or without binding, so that only what changed is compiled again.
+    compiled: HashMap<StateId, Arc<Policy>>,
+    read: HashMap<StateId, Arc<Binding>>,
+}
+
+/// A policy with its bindings in the order of their names.
+#[derive(Debug)]
+pub(super) struct BoundPolicy {
+    pub(super) policy: Arc<Policy>,
+    pub(super) bindings: Vec<Arc<Binding>>,
 }
 
 #[derive(Debug)]
@@ -33,11 +46,10 @@ pub(super) struct Policy {
     pub(super) failure_policy: FailurePolicy,
     /// `None` if the policy has none, which validation refuses.
     pub(super) criteria: Option<MatchCriteria>,
-    pub(super) param_kind: Option<GroupVersionKind>,
+    pub(super) param_kind: Option<ParamKind>,
     pub(super) conditions: Vec<Expression>,
     pub(super) variables: Vec<Variable>,
     pub(super) rules: PolicyRules,
-    pub(super) bindings: Vec<Binding>,
 }
 
 #[derive(Debug)]
@@ -63,6 +75,7 @@ pub(super) struct Mutation {
 #[derive(Debug)]
 pub(super) struct Binding {
     pub(super) name: String,
+    policy: String,
     /// `None` if the binding does not restrict the policy.
     pub(super) criteria: Option<MatchCriteria>,
     pub(super) param_ref: Option<ParamRef>,
@@ -70,30 +83,49 @@ pub(super) struct Binding {
 }
 
 impl PolicySet {
-    /// Compiles policies and bindings, in any order and version.
-    pub fn new(validating: [Vec<JsonObject>; 2], mutating: [Vec<JsonObject>; 2], release: k8s_cel::Release) -> Self {
-        let list = |[policies, bindings]: [Vec<JsonObject>; 2], is_mutating| {
-            PolicyList::new(&policies, &bindings, is_mutating, release)
-        };
-        Self { validating: list(validating, false), mutating: list(mutating, true) }
+    /// The policies and bindings of a later revision, in any order and version. What did not change is taken from this
+    /// set; the rest is read and compiled. An object that cannot be read is left out.
+    pub fn update<R>(
+        &self,
+        validating: [Vec<(StateId, R)>; 2],
+        mutating: [Vec<(StateId, R)>; 2],
+        release: k8s_cel::Release,
+    ) -> Self
+    where
+        R: FnOnce() -> Option<JsonObject>,
+    {
+        Self {
+            validating: self.validating.update(validating, false, release),
+            mutating: self.mutating.update(mutating, true, release),
+        }
     }
 }
 
 impl PolicyList {
-    fn new(policies: &[JsonObject], bindings: &[JsonObject], is_mutating: bool, release: k8s_cel::Release) -> Self {
-        let mut bindings_of: HashMap<&str, BTreeMap<&str, Binding>> = HashMap::new();
-        for binding in bindings {
-            let read = Binding::read(binding);
-            let of_policy = bindings_of.entry(text(binding, &["spec", "policyName"])).or_default();
-            of_policy.insert(metadata_string(binding, "name"), read);
+    fn update<R>(
+        &self,
+        [policies, bindings]: [Vec<(StateId, R)>; 2],
+        is_mutating: bool,
+        release: k8s_cel::Release,
+    ) -> Self
+    where
+        R: FnOnce() -> Option<JsonObject>,
+    {
+        let compiled = reuse(&self.compiled, policies, |policy| Policy::compile(policy, is_mutating, release));
+        let read = reuse(&self.read, bindings, Binding::read);
+        let mut list = Self { compiled, read, ..Self::default() };
+        let mut bindings_of: HashMap<&str, Vec<&Arc<Binding>>> = HashMap::new();
+        for binding in list.read.values() {
+            bindings_of.entry(&binding.policy).or_default().push(binding);
         }
-        let mut list = Self::default();
-        for policy in policies {
-            let Some(bindings) = bindings_of.remove(metadata_string(policy, "name")) else { continue };
-            list.policies.push(Policy::compile(policy, bindings.into_values().collect(), is_mutating, release));
+        for policy in list.compiled.values() {
+            let Some(bindings) = bindings_of.remove(policy.name.as_str()) else { continue };
+            let mut bindings: Vec<Arc<Binding>> = bindings.into_iter().cloned().collect();
+            bindings.sort_by(|one, other| one.name.cmp(&other.name));
+            list.policies.push(BoundPolicy { policy: policy.clone(), bindings });
         }
-        list.policies.sort_by(|one, other| one.name.cmp(&other.name));
-        for (position, policy) in list.policies.iter().enumerate() {
+        list.policies.sort_by(|one, other| one.policy.name.cmp(&other.policy.name));
+        for (position, BoundPolicy { policy, .. }) in list.policies.iter().enumerate() {
             let Some(criteria) = &policy.criteria else {
                 list.of_all_resources.push(position);
                 continue;
@@ -109,7 +141,7 @@ impl PolicyList {
     }
 
     /// The policies whose rules may match a resource.
-    pub(super) fn candidates(&self, resource: &str) -> Vec<&Policy> {
+    pub(super) fn candidates(&self, resource: &str) -> Vec<&BoundPolicy> {
         let named = self.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default();
         let mut positions: Vec<usize> = named.iter().chain(&self.of_all_resources).copied().collect();
         positions.sort_unstable();
@@ -126,6 +158,7 @@ impl Binding {
         });
         Self {
             name: metadata_string(binding, "name").to_owned(),
+            policy: text(binding, &["spec", "policyName"]).to_owned(),
             criteria,
             param_ref: nested_object(binding, &["spec", "paramRef"]).map(ParamRef::read),
             actions: texts(binding, &["spec", "validationActions"]).map(str::to_owned).collect(),
@@ -134,14 +167,9 @@ impl Binding {
 }
 
 impl Policy {
-    fn compile(policy: &JsonObject, bindings: Vec<Binding>, is_mutating: bool, release: k8s_cel::Release) -> Self {
+    fn compile(policy: &JsonObject, is_mutating: bool, release: k8s_cel::Release) -> Self {
         let spec = nested_object(policy, &["spec"]).cloned().unwrap_or_default();
-        let param_kind = nested_object(&spec, &["paramKind"]).map(|kind| {
-            let version = text(kind, &["apiVersion"]);
-            let GroupVersion { group, version } =
-                GroupVersion::parse(version).unwrap_or(GroupVersion { group: "", version });
-            GroupVersionKind { group, version, kind: text(kind, &["kind"]) }.owned()
-        });
+        let param_kind = nested_object(&spec, &["paramKind"]).map(ParamKind::read);
         let mut compiler = Compiler::new(release, param_kind.is_some());
         let variables: Vec<Variable> = objects(&spec, &["variables"])
             .map(|variable| compiler.variable(text(variable, &["name"]), text(variable, &["expression"])))
@@ -163,9 +191,24 @@ impl Policy {
             conditions,
             variables,
             rules,
-            bindings,
         }
     }
+}
+
+/// What was made of each object before, or what `make` makes of it now.
+fn reuse<T, R>(
+    before: &HashMap<StateId, Arc<T>>,
+    objects: Vec<(StateId, R)>,
+    make: impl Fn(&JsonObject) -> T,
+) -> HashMap<StateId, Arc<T>>
+where
+    R: FnOnce() -> Option<JsonObject>,
+{
+    let made = objects.into_iter().filter_map(|(id, read)| {
+        let made = before.get(&id).cloned().or_else(|| Some(Arc::new(make(&read()?))))?;
+        Some((id, made))
+    });
+    made.collect()
 }
 
 fn validating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {

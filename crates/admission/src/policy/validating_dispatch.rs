@@ -1,16 +1,21 @@
 //! ValidatingAdmissionPolicy: all matching policies are evaluated, the first denial is the answer.
 
+use std::time::Duration;
+
 use api::json::{JsonObject, to_go_json};
 use api::status::{StatusCause, StatusReason};
 use api::{GroupVersionKind, Status};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::expressions::VariableValues;
-use super::params::{self, ParamError, text_of};
-use super::set::{Binding, Policy, PolicyRules, Validation};
+use super::error_type;
+use super::expressions::{Evaluated, VariableValues};
+use super::params::{self, Param, text_of};
+use super::set::{Binding, BoundPolicy, Policy, PolicyRules, Validation};
 use super::variables::{RUN_COST_MAX, Run, namespace_of, shown_namespace, with_lazy};
 use crate::chain::{Context, Interruption, Write};
+use crate::notes::{CheckOutcome, PolicyCheck};
+use crate::ports::ParamResource;
 use crate::refusal::Refusal;
 use crate::webhook::FailurePolicy;
 use crate::webhook::matching::{self, Invocation};
@@ -29,12 +34,23 @@ struct Denial<'p> {
     reason: &'p str,
 }
 
-/// What one run found: denials with the index of their expression, and audit annotations.
+/// What one run found.
 #[derive(Default)]
 struct RunResult<'p> {
-    denials: Vec<(usize, String, &'p str)>,
+    findings: Vec<Finding<'p>>,
     annotations: Vec<(&'p str, String)>,
-    annotation_errors: Vec<String>,
+    /// Audit annotations that cannot be evaluated, unless failures are ignored.
+    annotation_errors: Vec<(String, Duration)>,
+}
+
+/// A validation that failed, or that could not be evaluated.
+struct Finding<'p> {
+    index: usize,
+    message: String,
+    reason: &'p str,
+    elapsed: Duration,
+    /// True for an error of a policy whose failures are ignored.
+    is_ignored: bool,
 }
 
 #[derive(Serialize)]
@@ -88,7 +104,7 @@ impl Denial<'_> {
 }
 
 fn evaluate<'p>(
-    policy: &'p Policy,
+    BoundPolicy { policy, bindings }: &'p BoundPolicy,
     write: &mut Write<'_>,
     context: &Context<'_>,
     denials: &mut Vec<Denial<'p>>,
@@ -105,40 +121,23 @@ fn evaluate<'p>(
             return Ok(());
         }
     };
+    let param_resource = match policy.param_kind.as_ref().map(|kind| kind.resolve(context.view)).transpose() {
+        Ok(resource) => resource,
+        Err(error) => {
+            misconfigured(denials, policy, None, &error);
+            return Ok(());
+        }
+    };
     let mut annotations: Vec<(&str, Vec<String>)> = Vec::new();
-    for binding in &policy.bindings {
-        if let Some(criteria) = &binding.criteria {
-            match matching::find_invocation(criteria, write, write.object.as_ref(), context) {
-                Ok(Some(_)) => {}
-                Ok(None) => continue,
-                Err(refusal) => {
-                    misconfigured(denials, policy, Some(&binding.name), &text_of(refusal));
-                    continue;
-                }
-            }
-        }
-        let params = match params::collect(policy, binding, &write.attributes, context.view) {
-            Ok(params) => params,
-            Err(ParamError::OfBinding(error)) => {
-                misconfigured(denials, policy, Some(&binding.name), &error);
-                continue;
-            }
-            Err(ParamError::OfPolicy(error)) => {
-                misconfigured(denials, policy, None, &error);
-                break;
-            }
-        };
-        if params.is_empty() {
-            continue;
-        }
-        let objects = match versioned(write, &invocation, context) {
-            Ok(objects) => objects,
+    for binding in bindings {
+        let configured = match runs_of(binding, param_resource.as_ref(), &invocation, write, context) {
+            Ok(configured) => configured,
             Err(error) => {
-                let error = format!("failed to convert object version: {error}");
                 misconfigured(denials, policy, Some(&binding.name), &error);
                 continue;
             }
         };
+        let Some(MatchedBinding { params, objects }) = configured else { continue };
         let namespace = namespace_of(write, context)?;
         let mut results = Vec::new();
         for param in &params {
@@ -146,7 +145,6 @@ fn evaluate<'p>(
             let run = Run::new(write, &invocation, both, param.as_ref(), context);
             results.push(validate(policy, &run, namespace.as_ref()));
         }
-        drop(params);
         for result in results {
             enforce_result(result, policy, binding, write, denials, &mut annotations);
         }
@@ -155,6 +153,36 @@ fn evaluate<'p>(
         write.notes.annotate(format!("{}/{key}", policy.name), values.join(", "));
     }
     Ok(())
+}
+
+/// What the runs of a binding need.
+struct MatchedBinding {
+    /// One per run.
+    params: Vec<Param>,
+    /// The new and the old object in the version of the invocation.
+    objects: [Option<JsonObject>; 2],
+}
+
+/// Prepares the runs of a binding; `None` if it does not match.
+fn runs_of(
+    binding: &Binding,
+    param_resource: Option<&ParamResource>,
+    invocation: &Invocation,
+    write: &Write<'_>,
+    context: &Context<'_>,
+) -> Result<Option<MatchedBinding>, String> {
+    if let Some(criteria) = &binding.criteria
+        && matching::find_invocation(criteria, write, write.object.as_ref(), context).map_err(text_of)?.is_none()
+    {
+        return Ok(None);
+    }
+    let params = params::collect(param_resource, binding, &write.attributes, context.view)?;
+    if params.is_empty() {
+        return Ok(None);
+    }
+    let objects = versioned(write, invocation, context);
+    let objects = objects.map_err(|error| format!("failed to convert object version: {error}"))?;
+    Ok(Some(MatchedBinding { params, objects }))
 }
 
 /// Applies the actions of a binding to what one run found, and adds its audit annotations to those of the policy.
@@ -166,13 +194,12 @@ fn enforce_result<'p>(
     denials: &mut Vec<Denial<'p>>,
     annotations: &mut Vec<(&'p str, Vec<String>)>,
 ) {
-    let found = result.denials.into_iter().map(|(index, message, reason)| (Some(index), message, reason));
-    let errors = result.annotation_errors.into_iter().map(|message| (None, message, ""));
-    for (index, message, reason) in found.chain(errors) {
-        if enforce(policy, binding, index, &message, write) {
-            let (policy, binding) = (policy.name.as_str(), Some(binding.name.as_str()));
-            denials.push(Denial { policy, binding, message, reason });
-        }
+    for finding in result.findings {
+        enforce(policy, binding, finding, write, denials);
+    }
+    for (message, elapsed) in result.annotation_errors {
+        write.notes.add_check(check(policy, binding, CheckOutcome::Denied, &message, elapsed));
+        denials.push(Denial { policy: &policy.name, binding: Some(&binding.name), message, reason: "" });
     }
     for (key, value) in result.annotations {
         let at = annotations.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
@@ -208,17 +235,29 @@ pub(super) fn versioned(
     Ok([convert(write.object.as_ref())?, convert(write.old_object)?])
 }
 
-/// Does what the actions of a binding say about a failed validation. True if the request is denied. An audit annotation
-/// that cannot be evaluated, which has no index, always denies.
-fn enforce(policy: &Policy, binding: &Binding, index: Option<usize>, message: &str, write: &mut Write<'_>) -> bool {
-    let Some(expression_index) = index else { return true };
-    let mut is_denied = false;
+/// Does what the actions of a binding say about a finding.
+fn enforce<'p>(
+    policy: &'p Policy,
+    binding: &'p Binding,
+    finding: Finding<'p>,
+    write: &mut Write<'_>,
+    denials: &mut Vec<Denial<'p>>,
+) {
+    let Finding { index: expression_index, message, reason, elapsed, is_ignored } = finding;
+    if is_ignored {
+        write.notes.add_check(check(policy, binding, CheckOutcome::Allowed, &message, elapsed));
+        return;
+    }
     for action in &binding.actions {
-        match action.as_str() {
-            "Deny" => is_denied = true,
+        let outcome = match action.as_str() {
+            "Deny" => {
+                let (policy, binding, message) = (&*policy.name, Some(&*binding.name), message.clone());
+                denials.push(Denial { policy, binding, message, reason });
+                CheckOutcome::Denied
+            }
             "Audit" => {
                 let value = FailureValue {
-                    message,
+                    message: &message,
                     policy: &policy.name,
                     binding: &binding.name,
                     expression_index,
@@ -226,83 +265,110 @@ fn enforce(policy: &Policy, binding: &Binding, index: Option<usize>, message: &s
                 };
                 let value = String::from_utf8_lossy(&to_go_json(&[value])).into_owned();
                 write.notes.annotate(FAILURE_ANNOTATION, value);
+                CheckOutcome::Audited
             }
-            "Warn" => write.notes.warn(format!(
-                "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
-                policy.name, binding.name
-            )),
-            _ => {}
-        }
+            "Warn" => {
+                write.notes.warn(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
+                    policy.name, binding.name
+                ));
+                CheckOutcome::Warned
+            }
+            _ => continue,
+        };
+        write.notes.add_check(check(policy, binding, outcome, &message, elapsed));
     }
-    is_denied
 }
 
-/// Evaluates validations, messages and audit annotations of one run.
+/// Like Kubernetes, which counts a failed validation as `invalid_error`.
+fn check(policy: &Policy, binding: &Binding, outcome: CheckOutcome, message: &str, elapsed: Duration) -> PolicyCheck {
+    let (policy, binding) = (policy.name.clone(), binding.name.clone());
+    PolicyCheck { policy, binding, outcome, error_type: error_type(message), elapsed }
+}
+
+/// Evaluates match conditions, validations, messages and audit annotations of one run.
 fn validate<'p>(policy: &'p Policy, run: &Run<'_>, namespace: Option<&JsonObject>) -> RunResult<'p> {
-    let is_failing = policy.failure_policy == FailurePolicy::Fail;
-    let mut result = RunResult::default();
-    let PolicyRules::Validating { validations, annotations } = &policy.rules else { return result };
-    let failed = |error: String| RunResult {
-        denials: is_failing.then_some((0, error, "")).into_iter().collect(),
-        ..RunResult::default()
-    };
+    let PolicyRules::Validating { validations, annotations } = &policy.rules else { return RunResult::default() };
     match run.is_matched(policy) {
         Ok(true) => {}
-        Ok(false) => return result,
-        Err(error) => return failed(error),
+        Ok(false) => return RunResult::default(),
+        Err(error) => return failed_run(policy, error),
     }
     let shown = namespace.map_or(Value::Null, |namespace| Value::Object(shown_namespace(namespace)));
-    let mut budget = RUN_COST_MAX;
-    let (inputs, authorizer) = (run.inputs(&shown, true), Some(&run.authorizer as &dyn k8s_cel::Authorizer));
-    let values = VariableValues::new(&policy.variables, &inputs, authorizer);
-    let all = with_lazy(&inputs, &values);
-    let expressions = validations.iter().map(|validation| Some(&validation.expression));
-    let results = match values.evaluate_all(expressions, &all, authorizer, &mut budget) {
-        Ok(results) => results,
-        Err(error) => return failed(error),
+    let findings = match findings_of(policy, validations, run, &shown) {
+        Ok(findings) => findings,
+        Err(error) => return failed_run(policy, error),
     };
-    let of_messages = run.inputs(&shown, false);
-    let message_values = VariableValues::new(&policy.variables, &of_messages, None);
-    let all = with_lazy(&of_messages, &message_values);
-    let expressions = validations.iter().map(|validation| validation.message_expression.as_ref());
-    let messages = message_values.evaluate_all(expressions, &all, None, &mut budget);
-    for (index, (validation, outcome)) in validations.iter().zip(results).enumerate() {
-        let denial = match (outcome, &messages) {
-            (None, _) => continue,
-            (Some(Err(error)), _) => is_failing.then_some((error, "")),
-            (Some(Ok(_)), Err(error)) => is_failing.then(|| (format!("failed messageExpression: {error}"), "")),
-            (Some(Ok(value)), Ok(_)) if value.as_bool() == Some(true) => None,
-            (Some(Ok(_)), Ok(messages)) => {
-                let computed = messages.get(index).and_then(|message| message.as_ref()?.as_ref().ok()?.as_str());
-                Some((message_of(validation, computed), validation.reason.as_str()))
-            }
-        };
-        result.denials.extend(denial.map(|(message, reason)| (index, message, reason)));
-    }
+    let mut result = RunResult { findings, ..RunResult::default() };
     let unfiltered = namespace.map_or(Value::Null, |namespace| Value::Object(namespace.clone()));
     let inputs = run.inputs(&unfiltered, false);
-    let values = VariableValues::new(&policy.variables, &inputs, None);
+    let values = VariableValues::new(&policy.variables, &inputs, None, run.clock);
     let all = with_lazy(&inputs, &values);
     let mut budget = RUN_COST_MAX;
-    match values.evaluate_all(annotations.iter().map(|(_, value)| Some(value)), &all, None, &mut budget) {
-        Err(error) => return failed(error),
-        Ok(results) => {
-            for ((key, _), outcome) in annotations.iter().zip(results) {
-                match outcome {
-                    Some(Ok(value)) => {
-                        let value = value.as_str().unwrap_or_default().trim();
-                        let end = value.floor_char_boundary(ANNOTATION_BYTES_MAX);
-                        if !value.is_empty() {
-                            result.annotations.push((key, value[..end].to_owned()));
-                        }
-                    }
-                    Some(Err(error)) if is_failing => result.annotation_errors.push(error),
-                    Some(Err(_)) | None => {}
+    let expressions = annotations.iter().map(|(_, value)| Some(value));
+    let evaluated = match values.evaluate_all(expressions, &all, None, &mut budget) {
+        Ok(evaluated) => evaluated,
+        Err(error) => return failed_run(policy, error),
+    };
+    for ((key, _), Evaluated { result: value, elapsed }) in annotations.iter().zip(evaluated.into_iter().flatten()) {
+        match value {
+            Ok(value) => {
+                let value = value.as_str().unwrap_or_default().trim();
+                let end = value.floor_char_boundary(ANNOTATION_BYTES_MAX);
+                if !value.is_empty() {
+                    result.annotations.push((key, value[..end].to_owned()));
                 }
             }
+            Err(error) if policy.failure_policy == FailurePolicy::Fail => {
+                result.annotation_errors.push((error, elapsed));
+            }
+            Err(_) => {}
         }
     }
     result
+}
+
+/// A run that ended early.
+fn failed_run(policy: &Policy, message: String) -> RunResult<'_> {
+    let is_ignored = policy.failure_policy == FailurePolicy::Ignore;
+    let finding = Finding { index: 0, message, reason: "", elapsed: Duration::ZERO, is_ignored };
+    RunResult { findings: vec![finding], ..RunResult::default() }
+}
+
+/// Evaluates validations, then messages within the rest of the budget.
+fn findings_of<'p>(
+    policy: &'p Policy,
+    validations: &'p [Validation],
+    run: &Run<'_>,
+    namespace: &Value,
+) -> Result<Vec<Finding<'p>>, String> {
+    let mut budget = RUN_COST_MAX;
+    let (inputs, authorizer) = (run.inputs(namespace, true), Some(&run.authorizer as &dyn k8s_cel::Authorizer));
+    let values = VariableValues::new(&policy.variables, &inputs, authorizer, run.clock);
+    let all = with_lazy(&inputs, &values);
+    let expressions = validations.iter().map(|validation| Some(&validation.expression));
+    let results = values.evaluate_all(expressions, &all, authorizer, &mut budget)?;
+    let of_messages = run.inputs(namespace, false);
+    let message_values = VariableValues::new(&policy.variables, &of_messages, None, run.clock);
+    let all = with_lazy(&of_messages, &message_values);
+    let expressions = validations.iter().map(|validation| validation.message_expression.as_ref());
+    let messages = message_values.evaluate_all(expressions, &all, None, &mut budget);
+    let mut findings = Vec::new();
+    for (index, (validation, evaluated)) in validations.iter().zip(results).enumerate() {
+        let Some(Evaluated { result, elapsed }) = evaluated else { continue };
+        let (message, reason, is_error) = match (result, &messages) {
+            (Err(error), _) => (error, "", true),
+            (Ok(_), Err(error)) => (format!("failed messageExpression: {error}"), "", true),
+            (Ok(value), Ok(_)) if value.as_bool() == Some(true) => continue,
+            (Ok(_), Ok(messages)) => {
+                let computed = messages.get(index).and_then(|message| message.as_ref()?.result.as_ref().ok()?.as_str());
+                (message_of(validation, computed), validation.reason.as_str(), false)
+            }
+        };
+        let is_ignored = is_error && policy.failure_policy == FailurePolicy::Ignore;
+        findings.push(Finding { index, message, reason, elapsed, is_ignored });
+    }
+    Ok(findings)
 }
 
 /// The message of a failed validation: computed, else written, else the expression.

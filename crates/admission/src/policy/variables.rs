@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::expressions::VariableValues;
 use super::set::Policy;
-use crate::chain::{Context, Write};
+use crate::chain::{Clock, Context, Write};
 use crate::refusal::Refusal;
 use crate::webhook::matching::Invocation;
 use crate::webhook::review::request_value;
@@ -22,8 +22,11 @@ pub(super) struct Run<'a> {
     old_object: Value,
     params: Value,
     request: Value,
+    /// The request as match conditions see it, with the resource of the request; `None` if that is the one that matched.
+    request_of_conditions: Option<Value>,
     request_resource: k8s_cel::CheckAttributes,
     pub(super) authorizer: CelAuthorizer<'a>,
+    pub(super) clock: Clock,
 }
 
 /// The namespace of a request, if its object is in one.
@@ -34,7 +37,7 @@ pub(super) fn namespace_of(write: &Write<'_>, context: &Context<'_>) -> Result<O
         return Ok(None);
     }
     let namespaces = GroupResource { group: "", resource: "namespaces" };
-    match context.view.get(namespaces, "", attributes.namespace)? {
+    match context.namespace(attributes)?.cloned() {
         // Expressions see no kind of built-in types.
         Some(mut namespace) => {
             namespace.remove("kind");
@@ -70,28 +73,43 @@ impl<'a> Run<'a> {
         let [object, old_object] = objects.map(json);
         let mut request = request_value(&write.attributes, invocation);
         let resource = invocation.resource.borrowed();
-        request["resource"] =
-            serde_json::json!({"group": resource.group, "version": resource.version, "resource": resource.resource});
+        let request_of_conditions = (resource != write.attributes.resource).then(|| request.clone());
+        if request_of_conditions.is_some() {
+            request["resource"] = serde_json::json!({
+                "group": resource.group, "version": resource.version, "resource": resource.resource,
+            });
+        }
         Self {
             object,
             old_object,
             params: json(param),
             request,
+            request_of_conditions,
             request_resource: resource_check(&write.attributes),
             authorizer: CelAuthorizer { authorization: context.authorization, user: write.attributes.user },
+            clock: context.clock,
         }
     }
 
     /// The variables, but for those of the policy. Without authorizer its variables are absent.
     pub(super) fn inputs<'r>(&'r self, namespace: &'r Value, has_authorizer: bool) -> Vec<(&'r str, Input<'r>)> {
+        self.inputs_with(&self.request, namespace, has_authorizer)
+    }
+
+    fn inputs_with<'r>(
+        &'r self,
+        request: &'r Value,
+        namespace: &'r Value,
+        has_authorizer: bool,
+    ) -> Vec<(&'r str, Input<'r>)> {
+        let namespace = if namespace.is_null() { Input::Value(CelValue::Null) } else { Input::Json(namespace) };
         let mut inputs = vec![
             ("object", Input::Json(&self.object)),
             ("oldObject", Input::Json(&self.old_object)),
             ("params", Input::Json(&self.params)),
-            ("request", Input::Json(&self.request)),
+            ("request", Input::Json(request)),
+            ("namespaceObject", namespace),
         ];
-        let namespace = if namespace.is_null() { Input::Value(CelValue::Null) } else { Input::Json(namespace) };
-        inputs.push(("namespaceObject", namespace));
         if has_authorizer {
             inputs.push(("authorizer", Input::Value(CelValue::authorizer())));
             let check = CelValue::resource_check(self.request_resource.clone());
@@ -105,8 +123,9 @@ impl<'a> Run<'a> {
         if policy.conditions.is_empty() {
             return Ok(true);
         }
-        let inputs = self.inputs(&Value::Null, true);
-        let values = VariableValues::new(&policy.variables, &inputs, Some(&self.authorizer));
+        let request = self.request_of_conditions.as_ref().unwrap_or(&self.request);
+        let inputs = self.inputs_with(request, &Value::Null, true);
+        let values = VariableValues::new(&policy.variables, &inputs, Some(&self.authorizer), self.clock);
         let all = with_lazy(&inputs, &values);
         let mut budget = CONDITIONS_COST_MAX;
         let evaluated =
@@ -115,8 +134,8 @@ impl<'a> Run<'a> {
             Err(error) => Some(error),
             Ok(results) => {
                 let mut errors = Vec::new();
-                for result in results.into_iter().flatten() {
-                    match result {
+                for evaluated in results.into_iter().flatten() {
+                    match evaluated.result {
                         Ok(value) if value.as_bool() == Some(false) => return Ok(false),
                         Ok(_) => {}
                         Err(error) => errors.push(error),

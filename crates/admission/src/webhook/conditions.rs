@@ -18,6 +18,8 @@ use crate::ports::Authorization;
 
 /// Cost of all conditions of a webhook together, as in Kubernetes.
 pub(crate) const CONDITIONS_COST_MAX: u64 = 2_500_000;
+/// How the text of an exceeded budget starts.
+pub(crate) const OUT_OF_BUDGET_START: &str = "validation failed due to running out of cost budget";
 pub(crate) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 

@@ -83,9 +83,9 @@ fn match_rules(
     if !criteria.matches_equivalent {
         return Ok(None);
     }
-    let equivalents = context.kinds.equivalents(attributes.resource, attributes.subresource);
+    let equivalents = context.equivalents(attributes);
     for rule in rules {
-        for equivalent in &equivalents {
+        for equivalent in equivalents {
             let resource = equivalent.resource.borrowed();
             if resource == attributes.resource || !rule.matches(attributes, resource) {
                 continue;
@@ -146,8 +146,8 @@ fn matches_namespace(
     if is_namespaces && attributes.subresource.is_empty() && is_written {
         return Ok(object.is_some_and(|object| matches_labels(selector, object)));
     }
-    match context.view.get(NAMESPACES, "", attributes.namespace)? {
-        Some(namespace) => Ok(matches_labels(selector, &namespace)),
+    match context.namespace(attributes)? {
+        Some(namespace) => Ok(matches_labels(selector, namespace)),
         None => Err(Status::not_found(NAMESPACES, attributes.namespace).into()),
     }
 }

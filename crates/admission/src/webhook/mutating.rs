@@ -17,7 +17,8 @@ use crate::chain::{Context, Interruption, Write};
 use crate::refusal::Refusal;
 
 const MUTATION_ANNOTATION: &str = "mutation.webhook.admission.k8s.io/";
-const PATCH_ANNOTATION: &str = "patch.webhook.admission.k8s.io/";
+/// Audit annotations with this prefix hold patches; they are recorded where the body of a request is.
+pub const PATCH_ANNOTATION: &str = "patch.webhook.admission.k8s.io/";
 const FAILED_OPEN_ANNOTATION: &str = "failed-open.mutation.webhook.admission.k8s.io/";
 
 /// The objects of a write in the version that the last webhook wanted.
@@ -240,7 +241,7 @@ fn apply_patch(
         return Err(Refusal::internal("the patched object is not a JSON object"));
     };
     let kind = objects.kind.borrowed();
-    let patched = context.kinds.read_patched(patched, kind).map_err(Refusal::internal)?;
+    let patched = context.kinds.read_patched(patched, kind, false).map_err(Refusal::internal)?;
     let is_changed = !context.kinds.is_equal(object, &patched, kind);
     objects.object = Some(patched);
     objects.is_patched = true;

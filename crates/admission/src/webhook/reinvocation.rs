@@ -18,7 +18,7 @@ pub(crate) struct Reinvocation {
 }
 
 impl Reinvocation {
-    /// True if a webhook of the first round changed the object.
+    /// True if the first round asks for a second one.
     pub(crate) fn is_requested(&self) -> bool {
         self.is_requested
     }
@@ -51,12 +51,17 @@ impl Reinvocation {
     /// A webhook ran: `is_changed` if it changed the object, `is_reinvoked` if its policy lets it run again.
     pub(crate) fn record(&mut self, webhook: &str, is_changed: bool, is_reinvoked: bool) {
         if is_changed {
-            self.require_rerun();
-            self.is_requested = true;
+            self.request();
         }
         if is_reinvoked {
             self.run_before.insert(webhook.to_owned());
         }
+    }
+
+    /// Asks for a second round in which all reinvocable ones so far run again.
+    pub(crate) fn request(&mut self) {
+        self.require_rerun();
+        self.is_requested = true;
     }
 
     fn require_rerun(&mut self) {

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use ::admission::quota::LimitedResource;
 use ::admission::webhook::ConfigurationKind;
-use ::admission::{Chain, PluginSet, PolicySet, Settings, Webhook, WebhookSet};
+use ::admission::{Chain, PluginSet, PolicySet, Settings, StateId, Webhook, WebhookSet};
 use api::GroupVersionResource;
+use api::json::JsonObject;
 use arc_swap::ArcSwapOption;
 use kinds::{FeatureGates, Release};
-use registry::{CachedValue, ResourceCache, ResourceSnapshot};
+use parking_lot::Mutex;
+use registry::{CachedEntry, CachedValue, ResourceCache, ResourceSnapshot};
 use webhook::{WebhookClient, WebhookCredentials};
 
+use super::guard::AdmissionGuard;
 use super::metrics::AdmissionMetrics;
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -60,6 +63,9 @@ pub(crate) struct AdmissionControl {
     /// Policies and bindings, validating then mutating.
     policy_caches: [Option<Arc<ResourceCache>>; 4],
     compiled_policies: ArcSwapOption<CompiledPolicies>,
+    /// Held while policies are compiled, so that concurrent requests do not repeat it.
+    compiling: Mutex<()>,
+    guard: Option<AdmissionGuard>,
 }
 
 /// Policies, and the snapshots that they come from.
@@ -81,6 +87,7 @@ impl AdmissionControl {
         client: Arc<WebhookClient>,
         metrics: &prometheus::Registry,
         resource_cache: impl Fn(GroupVersionResource<&'static str>) -> Option<Arc<ResourceCache>>,
+        guard: Option<AdmissionGuard>,
     ) -> Self {
         let configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"]
             .map(|resource| resource_cache(GroupVersionResource { group: GROUP, version: "v1", resource }));
@@ -106,7 +113,14 @@ impl AdmissionControl {
             configurations,
             release: k8s_cel::Release(gates.release().minor()),
             compiled: ArcSwapOption::empty(),
+            compiling: Mutex::new(()),
+            guard,
         }
+    }
+
+    /// The agreement of servers on configurations.
+    pub(crate) fn guard(&self) -> Option<&AdmissionGuard> {
+        self.guard.as_ref()
     }
 
     /// Resources that may be used only if a quota covers them.
@@ -143,19 +157,34 @@ impl AdmissionControl {
             .any(|cache| !cache.snapshot().entries.is_empty())
     }
 
-    /// The policies as the cache has them now. Compiled again only after a change.
+    /// The policies as the cache has them now. After a change, what changed is compiled.
     pub(super) fn policies(&self) -> Arc<PolicySet> {
-        let inputs = self.policy_caches.clone().map(|cache| cache.map(|cache| cache.snapshot()));
-        if let Some(compiled) = &*self.compiled_policies.load()
-            && is_same(&compiled.inputs, &inputs)
-        {
-            return compiled.policies.clone();
+        if let Some(policies) = self.current_policies(&self.policy_snapshots()) {
+            return policies;
         }
+        let _compiling = self.compiling.lock();
+        let inputs = self.policy_snapshots();
+        if let Some(policies) = self.current_policies(&inputs) {
+            return policies;
+        }
+        let before = self.compiled_policies.load();
+        let before = before.as_ref().map(|compiled| compiled.policies.clone()).unwrap_or_default();
         // Versions have the same fields.
-        let [policies, bindings, mutating, mutating_bindings] = inputs.each_ref().map(|it| objects_of(it.as_deref()));
-        let policies = Arc::new(PolicySet::new([policies, bindings], [mutating, mutating_bindings], self.release));
+        let [policies, bindings, mutating, mutating_bindings] = inputs.each_ref().map(|it| states_of(it.as_deref()));
+        let policies = before.update([policies, bindings], [mutating, mutating_bindings], self.release);
+        let policies = Arc::new(policies);
         self.compiled_policies.store(Some(Arc::new(CompiledPolicies { inputs, policies: policies.clone() })));
         policies
+    }
+
+    fn policy_snapshots(&self) -> [Option<Arc<ResourceSnapshot>>; 4] {
+        self.policy_caches.each_ref().map(|cache| cache.as_ref().map(|cache| cache.snapshot()))
+    }
+
+    fn current_policies(&self, inputs: &[Option<Arc<ResourceSnapshot>>; 4]) -> Option<Arc<PolicySet>> {
+        let compiled = self.compiled_policies.load();
+        let compiled = compiled.as_ref().filter(|compiled| is_same(&compiled.inputs, inputs))?;
+        Some(compiled.policies.clone())
     }
 
     /// The webhooks as the cache has their configurations now. Compiled again only after a change.
@@ -185,16 +214,24 @@ fn is_same<const N: usize>(
 }
 
 /// Configurations are stored in version v1 by every release, so that they are read as stored.
-fn objects_of(snapshot: Option<&ResourceSnapshot>) -> Vec<api::json::JsonObject> {
+fn objects_of(snapshot: Option<&ResourceSnapshot>) -> Vec<JsonObject> {
     let entries = snapshot.into_iter().flat_map(|snapshot| snapshot.entries.values());
-    entries
-        .filter_map(|cached| match &cached.value {
-            CachedValue::Object(stored) => Some(stored.to_object()),
-            CachedValue::Raw(_) => None,
-            CachedValue::Undecodable(_) => {
-                tracing::error!(key = %cached.key.escape_ascii(), "configuration of admission cannot be read");
-                None
-            }
-        })
-        .collect()
+    entries.filter_map(|cached| read(cached)).collect()
+}
+
+/// Each object with what identifies its state.
+fn states_of(snapshot: Option<&ResourceSnapshot>) -> Vec<(StateId, impl FnOnce() -> Option<JsonObject>)> {
+    let entries = snapshot.into_iter().flat_map(|snapshot| snapshot.entries.values());
+    entries.map(|cached| ((cached.key.to_vec(), cached.revision.0), || read(cached))).collect()
+}
+
+fn read(cached: &CachedEntry) -> Option<JsonObject> {
+    match &cached.value {
+        CachedValue::Object(stored) => Some(stored.to_object()),
+        CachedValue::Raw(_) => None,
+        CachedValue::Undecodable(_) => {
+            tracing::error!(key = %cached.key.escape_ascii(), "configuration of admission cannot be read");
+            None
+        }
+    }
 }

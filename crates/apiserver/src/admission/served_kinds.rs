@@ -66,7 +66,12 @@ impl ServedKinds for RequestKinds<'_> {
         Ok(object)
     }
 
-    fn read_patched(&self, object: JsonObject, kind: GroupVersionKind<&str>) -> Result<JsonObject, String> {
+    fn read_patched(
+        &self,
+        object: JsonObject,
+        kind: GroupVersionKind<&str>,
+        is_strict: bool,
+    ) -> Result<JsonObject, String> {
         let decoded = Decoded { value: object, duplicate_fields: Vec::new() };
         let reason = |TypeCheckFailure { reason, .. }| reason;
         if let Some((live, _)) = self.resource.as_custom()
@@ -78,7 +83,8 @@ impl ServedKinds for RequestKinds<'_> {
             return Ok(object);
         }
         let gates = &self.server.feature_gates;
-        let checked = built_in_types::check_body_types(decoded, gates.release(), kind, FieldValidation::Ignore);
+        let validation = if is_strict { FieldValidation::Strict } else { FieldValidation::Ignore };
+        let checked = built_in_types::check_body_types(decoded, gates.release(), kind, validation);
         let mut object = checked.map_err(reason)?.object;
         built_in_types::set_defaults(&mut object, gates, kind);
         Ok(object)

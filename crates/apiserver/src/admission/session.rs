@@ -6,7 +6,10 @@
 use std::time::Duration;
 
 use ::admission::webhook::FailurePolicy;
-use ::admission::{Answers, Attributes, CallFailure, Context, Interruption, Notes, Operation, PendingCall, Write};
+use ::admission::{
+    Answers, Attributes, CallFailure, Context, Interruption, Notes, Operation, PendingCall, PolicyCheck, RunLookups,
+    Write,
+};
 use api::json::JsonObject;
 use api::{GroupVersionKind, GroupVersionResource, Status};
 use bytes::Bytes;
@@ -45,7 +48,15 @@ struct SessionState {
     refusal: Option<String>,
     /// True once the cache has caught up with the store, so that a refusal counts.
     is_view_current: bool,
+    /// True if the last run counts only in a current view.
+    needs_current_view: bool,
+    /// What policies evaluated in the last decision.
+    checks: Vec<PolicyCheck>,
     operation: Option<Operation>,
+    /// When the phases began: mutating, validating.
+    began: [Option<Instant>; 2],
+    /// Phases that came to their end once; those of a decision that is made again are not recorded.
+    is_recorded: [bool; 2],
 }
 
 /// The two phases of admission.
@@ -83,16 +94,43 @@ impl AdmissionSession {
         let mut state = self.state.lock();
         state.pending.clear();
         state.refusal = None;
+        state.needs_current_view = false;
+        state.checks.clear();
     }
 
-    /// Runs one phase. Returns the object, changed by plugins, and what the phase has to tell.
+    /// Counts what policies evaluated in the last decision, which is the one that counts.
+    pub(crate) fn observe_checks(&self, server: &ApiServer) {
+        let checks = std::mem::take(&mut self.state.lock().checks);
+        server.admission.metrics.observe_checks(&checks);
+    }
+
+    /// Records a refusal that depends on other objects: it counts only in a current view.
+    pub(crate) fn record_refusal(&self, message: &str) {
+        self.state.lock().refusal = Some(message.to_owned());
+    }
+
+    /// Makes the view current. For requests whose outcome no transaction compares.
+    pub(crate) async fn catch_up(&self, server: &ApiServer) -> Result<(), Status> {
+        if self.state.lock().is_view_current {
+            return Ok(());
+        }
+        if !matches!(server.registry.catch_up_with_store().await, Ok(true)) {
+            return Err(view_behind());
+        }
+        self.state.lock().is_view_current = true;
+        Ok(())
+    }
+
+    /// Runs one phase. Returns the object, changed by plugins. `notes` gets what the phase has to tell, also if the write is
+    /// refused and the refusal counts.
     pub(crate) fn run(
         &self,
         server: &ApiServer,
         phase: AdmissionPhase,
         write: &AdmittedWrite<'_>,
         object: Option<JsonObject>,
-    ) -> Result<(Option<JsonObject>, Notes), Status> {
+        notes: &mut Notes,
+    ) -> Result<Option<JsonObject>, Status> {
         let (webhooks, policies) = (server.admission.webhooks(), server.admission.policies());
         let attributes = Attributes {
             operation: write.operation,
@@ -107,14 +145,19 @@ impl AdmissionSession {
         };
         let mut state = self.state.lock();
         state.operation = Some(write.operation);
+        let index = usize::from(phase == AdmissionPhase::Validating);
+        let began = *state.began[index].get_or_insert_with(Instant::now);
+        let view = CachedView::new(server);
         let context = Context {
-            view: &CachedView(server),
+            view: &view,
             kinds: &RequestKinds { server, resource: write.resource },
             authorization: &ServerAuthorization(&server.access_rules),
             webhooks: &webhooks,
             policies: &policies,
             answers: &state.answers,
             random: write.random,
+            clock: monotonic_time,
+            lookups: &RunLookups::default(),
         };
         let mut run = Write { attributes, object, old_object: write.old_object, notes: Notes::default() };
         let chain = &server.admission.chain;
@@ -122,9 +165,28 @@ impl AdmissionSession {
             AdmissionPhase::Mutating => chain.mutate(&mut run, &context),
             AdmissionPhase::Validating => chain.validate(&mut run, &context),
         };
+        if !matches!(result, Err(Interruption::CallsNeeded(_)))
+            && !std::mem::replace(&mut state.is_recorded[index], true)
+        {
+            let operation = write.operation.as_str();
+            server.admission.metrics.observe_step(phase, operation, result.is_err(), began.elapsed());
+        }
         match result {
-            Ok(()) => Ok((run.object, run.notes)),
+            // Params may have changed through another server, and no transaction compares what a dry run finds.
+            Ok(()) if !state.is_view_current && (write.is_dry_run || view.has_read_params()) => {
+                state.needs_current_view = true;
+                Err(view_behind())
+            }
+            Ok(()) => {
+                state.checks.extend_from_slice(run.notes.checks());
+                notes.append(run.notes);
+                Ok(run.object)
+            }
             Err(Interruption::Refused(status)) => {
+                if state.is_view_current {
+                    state.checks.extend_from_slice(run.notes.checks());
+                    notes.append(run.notes);
+                }
                 state.refusal = Some(status.message.clone());
                 Err(*status)
             }
@@ -138,22 +200,23 @@ impl AdmissionSession {
     /// Does what the last run of the decision needs: calls webhooks, or makes the view current before a refusal counts.
     /// False if the outcome of the run counts.
     pub(crate) async fn resolve(&self, server: &ApiServer) -> Result<bool, Status> {
-        let (calls, refusal, is_current) = {
+        let (calls, refusal, is_current, needs_current) = {
             let mut state = self.state.lock();
-            (std::mem::take(&mut state.pending), state.refusal.take(), state.is_view_current)
+            let needs_current = std::mem::take(&mut state.needs_current_view);
+            (std::mem::take(&mut state.pending), state.refusal.take(), state.is_view_current, needs_current)
         };
         if !calls.is_empty() {
             self.call(server, &calls).await?;
             return Ok(true);
         }
+        if needs_current {
+            self.catch_up(server).await?;
+            return Ok(true);
+        }
         let Some(refusal) = refusal else { return Ok(false) };
         if !is_current {
             // The object that is missing may have just been created through another server.
-            if !matches!(server.registry.catch_up_with_store().await, Ok(true)) {
-                let behind = "the objects that admission depends on have not caught up with storage";
-                return Err(Status::service_unavailable(behind).with_retry_after(1));
-            }
-            self.state.lock().is_view_current = true;
+            self.catch_up(server).await?;
             return Ok(true);
         }
         // The service account controller may be about to create it.
@@ -195,6 +258,17 @@ impl AdmissionSession {
         }
         if is_ignored_too_late { Err(timed_out()) } else { Ok(()) }
     }
+}
+
+fn view_behind() -> Status {
+    let behind = "the objects that admission depends on have not caught up with storage";
+    Status::service_unavailable(behind).with_retry_after(1)
+}
+
+/// Since the first call.
+fn monotonic_time() -> Duration {
+    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    START.elapsed()
 }
 
 fn call_failure(error: &WebhookError) -> CallFailure {

@@ -1,9 +1,11 @@
 //! Other objects and permissions as plugins see them: from the cache, without waiting.
 
+use std::cell::Cell;
+
 use ::admission::{Authorization, ParamResource, Refusal, View};
 use access::{Attributes, ResourceAttributes, User};
 use api::json::JsonObject;
-use api::{GroupResource, GroupVersionKind, GroupVersionResource, KindScope, Status};
+use api::{GroupResource, GroupVersionKind, GroupVersionResource, Status};
 use k8s_cel::{AuthorizerDecision, CheckAttributes};
 use registry::{CachedEntry, CachedValue};
 use store::Key;
@@ -14,11 +16,23 @@ use crate::object_codec;
 use crate::resource::Resource;
 
 /// Objects of built-in resources in version v1, which all resources that plugins look at have.
-pub(super) struct CachedView<'a>(pub(super) &'a ApiServer);
+pub(super) struct CachedView<'a> {
+    server: &'a ApiServer,
+    has_read_params: Cell<bool>,
+}
 
-impl CachedView<'_> {
+impl<'a> CachedView<'a> {
+    pub(super) fn new(server: &'a ApiServer) -> Self {
+        Self { server, has_read_params: Cell::new(false) }
+    }
+
+    /// True if a policy looked for its params. What it decides counts only in a current view.
+    pub(super) fn has_read_params(&self) -> bool {
+        self.has_read_params.get()
+    }
+
     fn resource(&self, resource: GroupResource<&str>) -> Option<std::sync::Arc<Resource>> {
-        self.0.resolve(GroupVersionResource { group: resource.group, version: "v1", resource: resource.resource })
+        self.server.resolve(GroupVersionResource { group: resource.group, version: "v1", resource: resource.resource })
     }
 }
 
@@ -47,15 +61,8 @@ impl View for CachedView<'_> {
     }
 
     fn param_resource(&self, kind: GroupVersionKind<&str>) -> Option<ParamResource> {
-        let built_in = self.0.resources.iter().find(|(_, resource)| resource.group_version_kind() == kind);
-        if let Some((name, resource)) = built_in {
-            let is_namespaced = resource.scope() == KindScope::Namespaced;
-            return Some(ParamResource { resource: name.owned(), is_namespaced, is_custom: false });
-        }
-        let custom = self.0.definitions.snapshot();
-        let (name, resource) = custom.resource_of_kind(kind)?;
-        let is_namespaced = resource.scope() == KindScope::Namespaced;
-        Some(ParamResource { resource: name, is_namespaced, is_custom: true })
+        self.has_read_params.set(true);
+        self.server.param_resource(kind)
     }
 
     fn params(
@@ -64,7 +71,8 @@ impl View for CachedView<'_> {
         namespace: &str,
         name: Option<&str>,
     ) -> Result<Vec<JsonObject>, Refusal> {
-        let found = self.0.resolve(resource).or_else(|| self.0.definitions.snapshot().resource(resource).cloned());
+        let definitions = || self.server.definitions.snapshot().resource(resource).cloned();
+        let found = self.server.resolve(resource).or_else(definitions);
         let Some(resource) = found else { return Ok(Vec::new()) };
         if [Some(namespace), name].into_iter().flatten().any(|part| part.contains('/')) {
             return Ok(Vec::new());

@@ -8,7 +8,7 @@ use api::{GroupResource, Status};
 use object::StoredObject;
 use parking_lot::Mutex;
 use registry::{DecidedWrite, WriteConditions, WriteDecision, WriteError, WriteOutcome};
-use store::{Compare, Key, Revision};
+use store::{Compare, Key, Op, Revision};
 
 use super::RequestContext;
 use super::companions::{COMPANION_ROUNDS_MAX, Companions, FoundCompanion};
@@ -21,6 +21,9 @@ pub(super) const ADMISSION_ROUNDS_MAX: usize = 1000;
 
 /// How long a write waits for the cache to reach the state of a companion that its commit found.
 const COMPANION_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How long a write waits for the cache to reach the admission configurations that its commit found changed.
+const CONFIGURATION_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// The part of a request's time that is left for the response after a wait.
 const RESPONSE_TIME: Duration = Duration::from_millis(500);
@@ -143,8 +146,11 @@ impl RequestContext<'_> {
     ) -> Result<WriteOutcome, WriteError<Status>> {
         let registry = &self.server.registry;
         let fence = resource.as_custom().map(|(live, _)| &live.fence);
-        let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().collect();
-        let conditions = WriteConditions::unchanged(&compares);
+        let guard = self.server.admission.guard();
+        let ops: Vec<Op> = match (guard, resource.strategy().admission) {
+            (Some(guard), Some(_)) => vec![guard.change()],
+            (None, _) | (_, None) => Vec::new(),
+        };
         let companions = &self.execution.companions;
         let mut decide = |current: Option<&StoredObject>| {
             self.admission.begin_decision();
@@ -160,8 +166,17 @@ impl RequestContext<'_> {
         self.take_allocation_turn_for_create().await.map_err(WriteError::Refused)?;
         self.take_quota_turn_for_create().await.map_err(WriteError::Refused)?;
         let written = loop {
+            let guarded = self.guard_condition().await.map_err(WriteError::Refused)?;
+            let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().chain(guarded).collect();
+            let conditions = WriteConditions { compares: &compares, ops: &ops };
             let written = registry.write_with_companions(name, &resource.cache, key, conditions, &mut decide).await;
             let is_tried_again = match &written {
+                // Webhooks or policies changed: the decision is made again under the new ones.
+                Err(WriteError::ConditionChanged { key, as_of }) if guard.is_some_and(|guard| guard.key() == key) => {
+                    rounds += 1;
+                    self.wait_for_configurations(*as_of).await.map_err(WriteError::Refused)?;
+                    true
+                }
                 Err(WriteError::CompanionChanged { key, current, as_of }) => {
                     companion_rounds += 1;
                     companions.record(key.clone(), FoundCompanion { entry: current.clone(), as_of: *as_of });
@@ -192,9 +207,31 @@ impl RequestContext<'_> {
         {
             self.execution.definition_changed_at.store(as_of.0, Ordering::Relaxed);
         }
+        self.admission.observe_checks(self.server);
         self.execution.end_turns(&written);
         self.execution.record_outcome(&written);
         written
+    }
+
+    /// The condition that the webhooks and policies of the cache are those in force.
+    async fn guard_condition(self) -> Result<Option<Compare>, Status> {
+        let Some(guard) = self.server.admission.guard() else { return Ok(None) };
+        let (condition, revision) = guard.condition();
+        // The key may be in the cache a moment before the configuration that was written with it.
+        if self.server.registry.cache().applied_revision() < revision {
+            self.wait_for_configurations(revision).await?;
+        }
+        Ok(Some(condition))
+    }
+
+    async fn wait_for_configurations(self, revision: Revision) -> Result<(), Status> {
+        match self.server.registry.cache().wait_for_revision(revision, CONFIGURATION_WAIT_MAX).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => {
+                let behind = "admission configurations changed, and the cache has not caught up with storage";
+                Err(Status::service_unavailable(behind).with_retry_after(1))
+            }
+        }
     }
 
     /// False if writes of the resource are not permitted shortly before the deadline of the request: then there is still

@@ -5,5 +5,6 @@ mod apply;
 mod conversion;
 mod custom_responses;
 mod definitions;
+mod policies;
 mod services;
 mod validation;

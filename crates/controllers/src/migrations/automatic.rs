@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::objects::{Lease, StorageVersion};
 use serde_json::{Value, json};
 use storageversion::migration::{TargetForm, reported_writers};
 use storageversion::names::parse_storage_version_name;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::objects::{MigrationObject, MigrationState};
 use super::{Config, MigratedClass, list_objects};
@@ -19,6 +21,11 @@ const STORAGE_VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storage
 const IDENTITY_LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
                                ?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// The interval of looks at the agreement of all resources.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+/// The first look, when the servers of a cluster that starts have reported.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// Creates migrations while it is enabled.
 pub(super) struct AutomaticMigrations {
@@ -33,13 +40,18 @@ impl AutomaticMigrations {
         Self { config, discovery, surveyed: HashMap::new() }
     }
 
-    /// Surveys resources whose agreement changed, and creates the migrations that are missing.
-    pub(super) async fn create_missing(&mut self) {
+    /// Surveys resources whose agreement changed, and creates the migrations that are missing, until the future is
+    /// dropped.
+    pub(super) async fn run(mut self) {
         if !self.config.settings.is_automatic {
-            return;
+            return std::future::pending().await;
         }
-        if let Err(error) = self.try_create_missing().await {
-            tracing::debug!(%error, "failed to look for resources to migrate, will retry");
+        let mut looks = tokio::time::interval_at(Instant::now() + FIRST_LOOK, LOOK_INTERVAL);
+        loop {
+            looks.tick().await;
+            if let Err(error) = self.try_create_missing().await {
+                tracing::debug!(%error, "failed to look for resources to migrate, will retry");
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Checking of list, map and object literals and of comprehensions.
 
-use super::{Checker, Local, Reference};
+use super::{Checker, JSON_PATCH, Local, Reference};
 use crate::ast::{Comprehension, ExprId, MapEntry, StructField};
 use crate::decl::static_type;
 use crate::message::WellKnown;
@@ -78,8 +78,17 @@ impl<'s> Checker<'_, 's> {
             self.expr(field.value);
             let value = self.element_type(field.value, field.optional);
             let declared = kind.as_ref().and_then(|kind| self.field_of(kind, &field.name));
-            if declared.is_none() && kind.is_some() {
-                self.report_at(field.offset, format!("undefined field '{}'", field.name));
+            match &kind {
+                Some(ObjectKind::Declared(decl)) if declared.is_none() && decl.type_name() == JSON_PATCH => {
+                    // Kubernetes' type has every field, but no type for those that it does not know.
+                    let name = &field.name;
+                    let message = format!("expected type of field '{name}' is '' but provided type is '{value}'");
+                    self.report_at(field.offset, message);
+                }
+                Some(_) if declared.is_none() => {
+                    self.report_at(field.offset, format!("undefined field '{}'", field.name));
+                }
+                Some(_) | None => {}
             }
             let declared = declared.unwrap_or(Type::Error);
             if !self.substitution.assignable(&declared, &value) {

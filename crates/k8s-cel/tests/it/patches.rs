@@ -67,7 +67,7 @@ fn patches_are_lists_of_operations() {
     );
     check("jsonpatch.escapeKey('a/b~c')", r#"string: "a~1b~0c""#);
     let unknown = evaluate("[JSONPatch{operation: 'add'}]");
-    assert!(unknown.contains("undefined field 'operation'"), "{unknown}");
+    assert!(unknown.contains("expected type of field 'operation' is '' but provided type is 'string'"), "{unknown}");
     let mistyped = evaluate("[JSONPatch{op: 1}]");
     assert!(mistyped.contains("expected type of field 'op' is 'string' but provided type is 'int'"), "{mistyped}");
 }

@@ -241,17 +241,14 @@ fn check_mutation(mutation: Field<'_>, scope: &PolicyScope) {
     }
 }
 
-/// The types `Object` and `JSONPatch` take the form of what is mutated, so that only an expression without them can be
-/// checked in full.
 fn check_mutation_expression(expression: Field<'_>, text: &str, patch: &str, scope: &PolicyScope) {
-    let environment = scope.environment(expression, true);
-    if ["Object", "JSONPatch", "jsonpatch"].iter().any(|name| text.contains(name)) {
-        return expression.expression_syntax(text, &environment);
-    }
+    let environment = scope.environment(expression, true).patch_types();
+    let wanted = if patch == "JSONPatch" { "list(JSONPatch)" } else { "Object" };
     if let Some(program) = expression.compiled(text, &environment) {
-        let found = program.output_type();
-        let wanted = if patch == "JSONPatch" { "list(JSONPatch)" } else { "Object" };
-        expression.invalid_as(text, format!("must evaluate to {wanted} but got {found}"));
+        let found = program.output_type().to_string();
+        if found != wanted {
+            expression.invalid_as(text, format!("must evaluate to {wanted} but got {found}"));
+        }
     }
 }
 

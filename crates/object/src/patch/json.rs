@@ -17,6 +17,14 @@ const WORK_MAX: usize = 50_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPatch(Vec<PatchOperation>);
 
+/// How the text of an unequal value in a `test` ends.
+const TEST_FAILED: &str = ": test failed";
+
+/// True if a patch was not applied because the value of a `test` operation differs.
+pub fn is_failed_test(rejection: &Rejection) -> bool {
+    matches!(rejection, Rejection::Unprocessable(text) if text.ends_with(TEST_FAILED))
+}
+
 #[derive(Clone, Debug, PartialEq)]
 struct PatchOperation {
     op: String,
@@ -112,7 +120,7 @@ impl PatchTarget {
                 let path = path()?;
                 let found = if path.is_empty() { &self.root } else { self.get("test", path)? };
                 let is_equal = found == operation.value.as_ref().unwrap_or(&Value::Null);
-                if is_equal { Ok(()) } else { Err(format!("testing value {path} failed: test failed")) }
+                if is_equal { Ok(()) } else { Err(format!("testing value {path} failed{TEST_FAILED}")) }
             }
             other => Err(format!("Unexpected kind: {other}")),
         }

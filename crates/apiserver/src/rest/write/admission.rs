@@ -1,6 +1,7 @@
 //! The two places of admission in the sequence of a write.
 
-use ::admission::Operation;
+use ::admission::webhook::PATCH_ANNOTATION;
+use ::admission::{Notes, Operation};
 use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
 use object::unstructured::metadata_string;
@@ -106,11 +107,17 @@ impl RequestContext<'_> {
             old_object: old,
             random,
         };
-        let (object, notes) = self.admission.run(self.server, phase, &admitted, new)?;
+        let mut notes = Notes::default();
+        let result = self.admission.run(self.server, phase, &admitted, new, &mut notes);
         self.execution.add_warnings(notes.warnings().iter().cloned());
         for (key, value) in notes.annotations() {
-            self.record.annotate(key.clone(), || value.clone());
+            if key.starts_with(PATCH_ANNOTATION) {
+                self.record.annotate_with_request(key.clone(), || value.clone());
+            } else {
+                self.record.annotate(key.clone(), || value.clone());
+            }
         }
+        let object = result?;
         // Last of all plugins.
         if let (AdmissionPhase::Validating, Some(object)) = (phase, &object) {
             self.charge_quota(write.operation, object, old, write.is_dry_run)?;
@@ -130,14 +137,19 @@ impl RequestContext<'_> {
         let (is_dry_run, operation) = (options.is_dry_run, Operation::Create);
         let write = RequestedWrite { operation, kind, options: Some(&options_object), is_dry_run };
         let random = fastrand::u64(..);
+        self.admission.catch_up(self.server).await?;
         for _ in 0..crate::rest::persist::ADMISSION_ROUNDS_MAX {
             self.admission.begin_decision();
             let mutated = self.admit(AdmissionPhase::Mutating, &write, None, Some(object.clone()), random);
             let admitted = mutated.and_then(|new| self.admit(AdmissionPhase::Validating, &write, None, new, random));
             match admitted {
-                Ok(object) => return Ok(object.unwrap_or_default()),
+                Ok(object) => {
+                    self.admission.observe_checks(self.server);
+                    return Ok(object.unwrap_or_default());
+                }
                 Err(status) => {
                     if !self.resolve_refusal(self.resource).await? {
+                        self.admission.observe_checks(self.server);
                         return Err(status);
                     }
                 }

@@ -2,7 +2,7 @@
 
 use access::Attributes;
 use api::json::JsonObject;
-use api::{GroupVersionKind, Status, Verb};
+use api::{FieldError, GroupVersionKind, Status, Verb};
 use kinds::types_of;
 use object::Rejection;
 use registry::read::ReadConsistency;
@@ -21,6 +21,22 @@ impl ObjectWrite<'_> {
         let (resource, namespace, user) = (context.resource, context.namespace(), &*context.caller.user);
         let name = &*context.target.name;
         context.server.check_escalation(&RoleWrite { user, resource, namespace, name, old, new })
+    }
+
+    /// Requires that the writer of a policy or binding may read its params.
+    pub(super) fn check_param_permission(
+        &self,
+        old: Option<&JsonObject>,
+        new: &JsonObject,
+    ) -> Result<Option<FieldError>, Status> {
+        let context = self.context;
+        let Some(kind) = context.resource.strategy().admission else { return Ok(None) };
+        let group = &*context.target.group;
+        let error = context.server.check_param_permission(&context.caller.user, kind, group, [old, Some(new)])?;
+        if let Some(error) = &error {
+            self.context.admission.record_refusal(&error.to_string());
+        }
+        Ok(error)
     }
 
     /// Requires the permission of the signer of a certificate, if the write approves or signs one.

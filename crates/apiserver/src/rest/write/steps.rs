@@ -56,6 +56,9 @@ impl ObjectWrite<'_> {
         let mut errors = validate::validate_metadata(object, rules);
         errors.extend(value_validation::validate_create(strategy, gates, object));
         errors.extend(self.validate_custom(object, None, &errors));
+        if errors.is_empty() {
+            errors.extend(self.check_param_permission(None, object)?);
+        }
         Rejection::ensure_no_errors(errors).map_err(|rejection| self.invalid_status(rejection, object))
     }
 
@@ -126,6 +129,9 @@ impl ObjectWrite<'_> {
         errors.extend(value_validation::validate_values(resource.strategy(), gates, subresource, [old, new]));
         errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, subresource));
         errors.extend(self.validate_custom(new, Some(old), &errors));
+        if errors.is_empty() && subresource.is_empty() {
+            errors.extend(self.check_param_permission(Some(old), new)?);
+        }
         Rejection::ensure_no_errors(errors).map_err(|rejection| self.invalid_status(rejection, new))
     }
 
