@@ -351,7 +351,10 @@ fn audit_log_and_metrics_have_what_policies_found() {
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let annotations_of = |name: &str| {
         let is_create = |event: &&Value| {
-            event["verb"] == "create" && event["objectRef"]["name"] == name && event["stage"] == "ResponseComplete"
+            let object = &event["objectRef"];
+            event["verb"] == "create"
+                && (&object["resource"], &object["name"]) == (&json!("configmaps"), &json!(name))
+                && event["stage"] == "ResponseComplete"
         };
         &events.iter().find(is_create).unwrap()["annotations"]
     };
