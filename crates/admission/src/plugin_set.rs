@@ -47,9 +47,6 @@ const PLUGINS: &[PluginRow] = &[
     PluginRow::off("AlwaysDeny"),
 ];
 
-/// kubeadm enables this plugin by name. Its command lines start a server that does not have it, with a notice.
-const ENABLED_BY_KUBEADM: &str = "NodeRestriction";
-
 #[derive(Clone, Copy)]
 struct PluginRow {
     name: &'static str,
@@ -129,8 +126,7 @@ impl PluginSet {
             return Err(PluginSetError::Overlap { names: overlap });
         }
         let is_default = |name: &str| rows().any(|row| row.name == name && row.is_default);
-        let may_be_missing = |name: &str| is_default(name) || name == ENABLED_BY_KUBEADM;
-        if let Some(name) = enable.iter().find(|name| !is_built(name) && !may_be_missing(name)) {
+        if let Some(name) = enable.iter().find(|name| !is_built(name) && !is_default(name)) {
             return Err(PluginSetError::NotBuilt { name: (*name).to_owned() });
         }
         let wanted = rows()

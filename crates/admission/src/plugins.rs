@@ -5,6 +5,7 @@ mod default_ingress_class;
 mod default_toleration_seconds;
 mod limit_ranger;
 mod namespace_lifecycle;
+mod node_restriction;
 mod nodes;
 mod pod_resize;
 mod pod_security;
@@ -58,6 +59,7 @@ const PLUGINS: &[&Plugin] = &[
     &namespace_lifecycle::PLUGIN,
     &limit_ranger::PLUGIN,
     &service_account::PLUGIN,
+    &node_restriction::PLUGIN,
     &nodes::TAINT_NODES,
     &pod_security::PLUGIN,
     &priority::PLUGIN,

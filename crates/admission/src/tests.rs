@@ -4,6 +4,7 @@
 
 mod flags;
 mod matching;
+mod node_restriction;
 mod plugins;
 mod pod_security;
 mod policies;

@@ -23,5 +23,6 @@ pub use configuration::{
     ClientConfig, ConfigurationKind, Endpoint, FailurePolicy, ServiceReference, SideEffects, Webhook, WebhookSet,
 };
 pub(crate) use configuration::{MatchCriteria, split_resource};
+pub use mutating::PATCH_ANNOTATION;
 pub(crate) use reinvocation::Reinvocation;
 pub use response::{Answer, CallFailure};

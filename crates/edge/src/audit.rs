@@ -147,6 +147,11 @@ impl AuditRecord {
         self.state.lock().annotations.insert(key, value);
     }
 
+    /// True at the levels that record the body of the request.
+    pub(crate) fn has_request_object(&self) -> bool {
+        self.state.lock().decision.level >= Level::Request
+    }
+
     /// Adds the body of the request, as JSON; `json` is called only if the policy asks for it.
     pub(crate) fn set_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
         let mut state = self.state.lock();

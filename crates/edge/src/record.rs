@@ -116,6 +116,13 @@ impl RequestRecord {
         }
     }
 
+    /// Like [`Self::annotate`], but only if the audit policy asks for the body of the request.
+    pub fn annotate_with_request(&self, key: impl Into<Cow<'static, str>>, value: impl FnOnce() -> String) {
+        if let Some(audit) = self.audit.as_ref().filter(|audit| audit.has_request_object()) {
+            audit.annotate(key.into(), value());
+        }
+    }
+
     /// Adds the body of the request, as JSON, to the audit events that follow. `json` is called only if the policy asks for it.
     pub fn set_request_object(&self, json: impl FnOnce() -> Vec<u8>) {
         if let Some(audit) = &self.audit {

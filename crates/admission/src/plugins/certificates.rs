@@ -10,6 +10,7 @@ use serde_json::Value;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
+use x509_parser::x509::X509Name;
 
 use super::Plugin;
 use crate::attributes::Operation;
@@ -107,6 +108,20 @@ fn check_subject(write: &mut Write<'_>, _environment: &Environment<'_>) -> Resul
 }
 
 fn organizations_of(pem: &[u8]) -> Result<Vec<String>, &'static str> {
+    with_subject(pem, |subject| {
+        subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect()
+    })
+}
+
+/// The common name of a certificate request in PEM; empty if it has none.
+pub(super) fn common_name_of(pem: &[u8]) -> Result<String, &'static str> {
+    with_subject(pem, |subject| {
+        let mut names = subject.iter_common_name().filter_map(|name| name.as_str().ok());
+        names.next().unwrap_or_default().to_owned()
+    })
+}
+
+fn with_subject<T>(pem: &[u8], read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, &'static str> {
     const NOT_A_REQUEST: &str = "PEM block type must be CERTIFICATE REQUEST";
     let (block, _) = Pem::read(std::io::Cursor::new(pem)).map_err(|_| NOT_A_REQUEST)?;
     if block.label != "CERTIFICATE REQUEST" {
@@ -114,8 +129,7 @@ fn organizations_of(pem: &[u8]) -> Result<Vec<String>, &'static str> {
     }
     let (_, request) =
         X509CertificationRequest::from_der(&block.contents).map_err(|_| "malformed certificate request")?;
-    let names = request.certification_request_info.subject.iter_organization();
-    Ok(names.filter_map(|name| name.as_str().ok()).map(str::to_owned).collect())
+    Ok(read(&request.certification_request_info.subject))
 }
 
 fn check_attestation(write: &mut Write<'_>, environment: &Environment<'_>) -> Result<(), Refusal> {

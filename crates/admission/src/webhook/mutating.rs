@@ -17,7 +17,8 @@ use crate::chain::{Context, Interruption, Write};
 use crate::refusal::Refusal;
 
 const MUTATION_ANNOTATION: &str = "mutation.webhook.admission.k8s.io/";
-const PATCH_ANNOTATION: &str = "patch.webhook.admission.k8s.io/";
+/// Audit annotations with this prefix hold patches; they are recorded where the body of a request is.
+pub const PATCH_ANNOTATION: &str = "patch.webhook.admission.k8s.io/";
 const FAILED_OPEN_ANNOTATION: &str = "failed-open.mutation.webhook.admission.k8s.io/";
 
 /// The objects of a write in the version that the last webhook wanted.

@@ -6,14 +6,19 @@ use ::admission::webhook::{ConfigurationKind, FailurePolicy};
 use ::admission::{Answer, CheckOutcome, PolicyCheck, Webhook};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
+use super::session::AdmissionPhase;
+
 /// Seconds, as in kube-apiserver.
 const DURATION_BUCKETS: [f64; 7] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0];
+/// Of whole phases, as in kube-apiserver.
+const STEP_BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 /// Seconds, as in kube-apiserver.
 const CHECK_BUCKETS: [f64; 5] = [0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 /// Codes above are counted as this one, as in kube-apiserver.
 const CODE_MAX: u16 = 600;
 
 pub(super) struct AdmissionMetrics {
+    step: HistogramVec,
     duration: HistogramVec,
     requests: IntCounterVec,
     rejections: IntCounterVec,
@@ -76,6 +81,12 @@ impl AdmissionMetrics {
                 &DURATION_BUCKETS,
                 &["name", "type", "operation", "rejected"],
             ),
+            step: histogram(
+                "apiserver_admission_step_admission_duration_seconds",
+                "How long the phases of admission took with their webhooks, by type, operation and whether the write was rejected",
+                &STEP_BUCKETS,
+                &["type", "operation", "rejected"],
+            ),
             requests: counter(
                 "apiserver_admission_webhook_request_total",
                 "Calls of admission webhooks, by webhook, type, operation, code and whether the write was rejected",
@@ -92,6 +103,16 @@ impl AdmissionMetrics {
                 &["name", "type"],
             ),
         }
+    }
+
+    /// Records a phase that came to its end.
+    pub(super) fn observe_step(&self, phase: AdmissionPhase, operation: &str, is_rejected: bool, duration: Duration) {
+        let phase = match phase {
+            AdmissionPhase::Mutating => "admit",
+            AdmissionPhase::Validating => "validate",
+        };
+        let rejected = if is_rejected { "true" } else { "false" };
+        self.step.with_label_values(&[phase, operation, rejected]).observe(duration.as_secs_f64());
     }
 
     /// Counts what policies evaluated.

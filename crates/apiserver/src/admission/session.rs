@@ -53,6 +53,10 @@ struct SessionState {
     /// What policies evaluated in the last decision.
     checks: Vec<PolicyCheck>,
     operation: Option<Operation>,
+    /// When the phases began: mutating, validating.
+    began: [Option<Instant>; 2],
+    /// Phases that came to their end once; those of a decision that is made again are not recorded.
+    is_recorded: [bool; 2],
 }
 
 /// The two phases of admission.
@@ -141,6 +145,8 @@ impl AdmissionSession {
         };
         let mut state = self.state.lock();
         state.operation = Some(write.operation);
+        let index = usize::from(phase == AdmissionPhase::Validating);
+        let began = *state.began[index].get_or_insert_with(Instant::now);
         let view = CachedView::new(server);
         let context = Context {
             view: &view,
@@ -159,6 +165,12 @@ impl AdmissionSession {
             AdmissionPhase::Mutating => chain.mutate(&mut run, &context),
             AdmissionPhase::Validating => chain.validate(&mut run, &context),
         };
+        if !matches!(result, Err(Interruption::CallsNeeded(_)))
+            && !std::mem::replace(&mut state.is_recorded[index], true)
+        {
+            let operation = write.operation.as_str();
+            server.admission.metrics.observe_step(phase, operation, result.is_err(), began.elapsed());
+        }
         match result {
             // Params may have changed through another server, and no transaction compares what a dry run finds.
             Ok(()) if !state.is_view_current && (write.is_dry_run || view.has_read_params()) => {

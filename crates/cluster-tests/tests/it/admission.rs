@@ -1,6 +1,7 @@
 //! Admission: webhooks over real TLS, and built-in plugins.
 
 mod configuration;
+mod forwarded;
 mod plugins;
 mod policies;
 pub(crate) mod policy_cases;

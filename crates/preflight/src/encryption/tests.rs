@@ -30,7 +30,7 @@ fn configuration_is_validated_without_showing_secrets() {
         "aescbc",
         "k1",
         KEY,
-        r#"EncryptionConfig { entries: [ResourceKeys { patterns: ["secrets", "*.apps"], keys: [EncryptionKey { provider: AesCbc, name: "k1" }] }] }"#,
+        r#"EncryptionConfig { entries: [ResourceKeys { patterns: ["secrets", "*.apps"], write_key: "aescbc:v1:k1", keys: [EncryptionKey { provider: AesCbc, name: "k1" }] }] }"#,
     );
     check_config("aesgcm", "", KEY, r#"resources[0]: key "" of aesgcm has no name"#);
     check_config("aesgcm", "k1", "!", r#"resources[0]: key "k1" of aesgcm has a secret that is not base64"#);

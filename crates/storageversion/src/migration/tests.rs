@@ -111,6 +111,8 @@ struct ModelState {
     refused: Option<&'static str>,
     /// Nothing happens.
     is_quiet: bool,
+    /// How often a server of another version writes and leaves right after a survey.
+    visits: u32,
     reports: Vec<Progress>,
 }
 
@@ -172,6 +174,12 @@ impl MigrationPort for ModelCluster {
             survey.add(*version == target.api_version, reference);
         }
         state.act();
+        if survey.outdated == 0 && state.visits > 0 {
+            state.visits -= 1;
+            (state.revision, state.servers_changed) = (state.revision + 1, state.servers_changed + 2);
+            let written = (VERSIONS[0], state.revision, state.expected["o1"]);
+            state.objects.insert("o1".to_owned(), written);
+        }
         std::future::ready(Ok(survey)).boxed()
     }
 
@@ -215,6 +223,7 @@ fn model(seed: u64, actions: u32) -> ModelCluster {
         actions,
         refused: None,
         is_quiet: false,
+        visits: 0,
         reports: Vec::new(),
     };
     (0..100).for_each(|_| state.write_as_client());
@@ -238,6 +247,22 @@ async fn proven_migration_leaves_no_object_in_another_version_and_loses_no_write
         }
         assert!(state.servers.values().all(|version| *version == progress.version), "{seed}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_writes_and_leaves_between_two_observations_voids_the_proof() {
+    let cluster = model(4, 0);
+    {
+        let mut state = cluster.state.lock();
+        state.objects.insert("o1".to_owned(), (VERSIONS[0], 1, 1));
+        state.expected.insert("o1".to_owned(), 1);
+        state.visits = 2;
+    }
+    let outcome = migrate(&cluster, &settings()).await;
+    assert!(matches!(outcome, MigrationOutcome::Proven(_)), "{outcome:?}");
+    let state = cluster.state.lock();
+    assert!(state.objects.values().all(|(version, ..)| *version == VERSIONS[1]));
+    assert_eq!(state.visits, 0);
 }
 
 #[tokio::test(start_paused = true)]

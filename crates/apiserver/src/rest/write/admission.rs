@@ -1,5 +1,6 @@
 //! The two places of admission in the sequence of a write.
 
+use ::admission::webhook::PATCH_ANNOTATION;
 use ::admission::{Notes, Operation};
 use api::json::JsonObject;
 use api::{GroupVersionKind, Status};
@@ -110,7 +111,11 @@ impl RequestContext<'_> {
         let result = self.admission.run(self.server, phase, &admitted, new, &mut notes);
         self.execution.add_warnings(notes.warnings().iter().cloned());
         for (key, value) in notes.annotations() {
-            self.record.annotate(key.clone(), || value.clone());
+            if key.starts_with(PATCH_ANNOTATION) {
+                self.record.annotate_with_request(key.clone(), || value.clone());
+            } else {
+                self.record.annotate(key.clone(), || value.clone());
+            }
         }
         let object = result?;
         // Last of all plugins.

@@ -129,6 +129,12 @@ fn each_resource_of_a_quota_is_counted_before_its_first_charge() {
         assert_eq!(client.create(CRD_PATH, &carts_crd()).await.status, 201);
         let cart =
             |name: &str| json!({"apiVersion": "shop.example.com/v1", "kind": "Cart", "metadata": {"name": name}});
+        let started = Instant::now();
+        // The definition is established after its create.
+        while client.get(CARTS_PATH).await.status != 200 {
+            assert!(started.elapsed() < WAIT_MAX, "the custom resource is not served");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         let created = client.create(CARTS_PATH, &cart("before")).await;
         assert_eq!(created.status, 201, "{}", created.summary());
         assert_eq!(client.create(SECRETS, &secret("before")).await.status, 201);

@@ -66,6 +66,8 @@ impl WebhookServers {
             "metadata": {"name": name}, "webhooks": [webhook]});
         let created = client.create(path, &configuration).await;
         assert_eq!(created.status, 201, "{}", created.summary());
+        // A consistent read: the server's cache then has the configuration.
+        assert_eq!(client.get(&format!("{path}/{name}")).await.status, 200);
     }
 }
 

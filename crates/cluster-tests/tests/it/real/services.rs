@@ -15,8 +15,8 @@ const RANGE: &str = "--service-cluster-ip-range=10.32.0.0/16";
 const SERVICES_EACH: usize = 100;
 const WRITERS_EACH: usize = 8;
 
-/// Addresses that the compared services name.
-const NAMED_ADDRESSES: [&str; 4] = ["10.0.0.77", "10.0.0.78", "fd00::78", "10.0.0.99"];
+/// Addresses that the compared services name, below those that are chosen by chance.
+const NAMED_ADDRESSES: [&str; 4] = ["10.0.0.7", "10.0.0.8", "fd00::8", "10.0.0.9"];
 
 /// Creates services until each writer has done its part. Returns the addresses and ports.
 async fn fill(client: &Client, server: &str) {
@@ -87,13 +87,13 @@ fn specs() -> Vec<(&'static str, Value)> {
         ("prefers-dual", json!({"ipFamilyPolicy": "PreferDualStack"})),
         ("requires-dual", json!({"ipFamilyPolicy": "RequireDualStack"})),
         ("second-family-first", json!({"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "PreferDualStack"})),
-        ("named", json!({"clusterIP": "10.0.0.77"})),
+        ("named", json!({"clusterIP": "10.0.0.7"})),
         (
             "named-both",
-            json!({"clusterIP": "10.0.0.78", "clusterIPs": ["10.0.0.78", "fd00::78"],
+            json!({"clusterIP": "10.0.0.8", "clusterIPs": ["10.0.0.8", "fd00::8"],
             "ipFamilyPolicy": "RequireDualStack"}),
         ),
-        ("taken", json!({"clusterIP": "10.0.0.77"})),
+        ("taken", json!({"clusterIP": "10.0.0.7"})),
         ("outside", json!({"clusterIP": "10.9.0.1"})),
         ("network", json!({"clusterIP": "10.0.0.0"})),
         ("wrong-family", json!({"clusterIP": "10.0.0.79", "ipFamilies": ["IPv6"]})),
@@ -121,7 +121,7 @@ fn moves() -> Vec<Value> {
         spec(json!({"ipFamilies": ["IPv4"]})),
         spec(json!({"ipFamilyPolicy": "SingleStack"})),
         spec(json!({"type": "ClusterIP"})),
-        spec(json!({"clusterIP": "10.0.0.99"})),
+        spec(json!({"clusterIP": "10.0.0.9"})),
         spec(json!({"clusterIP": null})),
         spec(json!({"type": "ExternalName", "externalName": "a.example"})),
         spec(json!({"type": "ClusterIP", "externalName": null})),
@@ -178,7 +178,13 @@ async fn outcomes(client: &Client) -> Vec<(String, Value)> {
             }
         }
     }
-    let named = client.get(&format!("{ADDRESSES}/10.0.0.77")).await.json();
+    for fields in [json!({"clusterIP": "10.0.0.9"}), json!({}), json!({"type": "NodePort"})] {
+        for name in ["selected", "node-port", "external"] {
+            let response = client.update(&format!("{SERVICES}/{name}"), &service(name, &fields)).await;
+            outcomes.push((format!("update {name} {fields}"), normalized(response.json())));
+        }
+    }
+    let named = client.get(&format!("{ADDRESSES}/10.0.0.7")).await.json();
     outcomes.push(("IPAddress".to_owned(), normalized(named)));
     for path in ["/apis/networking.k8s.io/v1/servicecidrs/kubernetes", "/api/v1/namespaces/default/services/kubernetes"]
     {

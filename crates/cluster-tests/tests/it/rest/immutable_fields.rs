@@ -83,7 +83,7 @@ fn service_update_keeps_cluster_ips() {
         let other = client.update(&one, &service(json!({"clusterIP": "10.0.0.10", "ports": [{"port": 81}]}))).await;
         assert_eq!(
             other.summary(),
-            "422 Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.9\"]: first value must match `clusterIP`"
+            "422 Service \"s\" is invalid: spec.clusterIPs[0]: Invalid value: [\"10.0.0.10\"]: may not change once set"
         );
     });
 }
