@@ -170,10 +170,15 @@ fn set_condition_times(old: &JsonObject, next: &mut JsonObject, now: Time) {
         let since = status_conditions(old)
             .iter()
             .find(|known| known.get("type") == condition.get("type") && known.get("status") == condition.get("status"));
-        let since = since.and_then(|known| known.get("lastTransitionTime")).cloned();
+        let since = since.and_then(|known| known.get("lastTransitionTime")).filter(|time| !time.is_null()).cloned();
         let Some(fields) = condition.as_object_mut() else { continue };
-        fields.entry("lastUpdateTime").or_insert_with(|| now.to_string().into());
-        fields.entry("lastTransitionTime").or_insert_with(|| since.unwrap_or_else(|| now.to_string().into()));
+        let since = since.unwrap_or_else(|| now.to_string().into());
+        for (field, time) in [("lastUpdateTime", now.to_string().into()), ("lastTransitionTime", since)] {
+            // A time that the client left out is null in the typed object.
+            if fields.get(field).is_none_or(Value::is_null) {
+                fields.insert(field.to_owned(), time);
+            }
+        }
     }
 }
 
@@ -329,6 +334,7 @@ mod tests {
     fn set_condition_times_fills_in_missing_times() {
         let now: Time = "2026-01-01T00:00:00Z".parse().unwrap();
         let mut approved = object_with_conditions(&[("Approved", "r")]);
+        approved["status"]["conditions"][0]["lastUpdateTime"] = Value::Null;
         set_condition_times(&object_with_conditions(&[]), &mut approved, now);
         expect![[r#"{"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","lastUpdateTime":"2026-01-01T00:00:00Z","reason":"r","type":"Approved"}]}"#]]
             .assert_eq(&approved["status"].to_string());
