@@ -136,7 +136,7 @@ fn exemption_reason(key: &str) -> Option<&'static str> {
         ("storageversions", _) => Some("storage versions"),
         ("leases", name) if name.starts_with("kube-system/") => Some("leases in kube-system"),
         ("namespaces", name) if namespaces.contains(&name) => Some("namespaces of the server"),
-        ("_unskew" | "peerserverleases" | "masterleases", _) => Some("no objects"),
+        ("_unskew" | "peerserverleases" | "masterleases" | "ranges", _) => Some("no served objects"),
         _ => None,
     }
 }
