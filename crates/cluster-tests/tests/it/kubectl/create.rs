@@ -185,6 +185,9 @@ fn without_per_creation_fields(object: &Value) -> Value {
     // The selector of a Job contains its own uid.
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut object: Value = serde_json::from_str(&object.to_string().replace(&uid, "its uid")).unwrap();
+    if let Some(spec) = object.get_mut("spec") {
+        remove_allocated_values(spec);
+    }
     let metadata = object["metadata"].as_object_mut().unwrap();
     for field in ["uid", "resourceVersion", "creationTimestamp"] {
         assert!(metadata.remove(field).is_some(), "{field}");
@@ -194,6 +197,22 @@ fn without_per_creation_fields(object: &Value) -> Value {
         entry.as_object_mut().unwrap().remove("time");
     }
     object
+}
+
+/// Addresses and node ports of a Service are chosen at random.
+fn remove_allocated_values(spec: &mut Value) {
+    let is_allocated = |ip: &Value| ip.as_str().is_some_and(|ip| ip.parse::<std::net::IpAddr>().is_ok());
+    if !is_allocated(&spec["clusterIP"]) {
+        return;
+    }
+    spec["clusterIP"] = "allocated".into();
+    let families = spec["clusterIPs"].as_array().map_or(0, Vec::len);
+    spec["clusterIPs"] = families.into();
+    for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        if let Some(node_port) = port.get_mut("nodePort") {
+            *node_port = "allocated".into();
+        }
+    }
 }
 
 #[test]
