@@ -42,13 +42,13 @@ struct CiStep {
 const STEPS: [CiStep; 9] = [
     CiStep { name: "format", budget: Duration::from_secs(20), run: format },
     CiStep { name: "tools", budget: Duration::from_secs(90), run: tools },
-    CiStep { name: "build", budget: Duration::from_secs(600), run: build },
-    CiStep { name: "tests", budget: Duration::from_secs(500), run: tests },
+    CiStep { name: "build", budget: Duration::from_secs(420), run: build },
+    CiStep { name: "tests", budget: Duration::from_secs(700), run: tests },
     CiStep { name: "clippy", budget: Duration::from_secs(240), run: clippy },
     CiStep { name: "docs", budget: Duration::from_secs(120), run: docs },
     CiStep { name: "tidy", budget: Duration::from_secs(20), run: tidy },
     CiStep { name: "licences", budget: Duration::from_secs(20), run: licences },
-    CiStep { name: "bench --quick", budget: Duration::from_secs(180), run: quick_bench },
+    CiStep { name: "bench --quick", budget: Duration::from_secs(170), run: quick_bench },
 ];
 
 /// State that the steps share.
