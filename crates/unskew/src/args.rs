@@ -135,7 +135,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 not well (rollout, demo, preflight, migrate), 64 wrong usage, 69 not available.";
+    "Exit codes: 0 done, 1 not well (rollout, demo, preflight, migrate), 64 wrong usage, 69 unavailable.";
 
 const UP_EXAMPLES: &str = "Examples:
   unskew up                            three servers in the middle of an upgrade, on one SQLite file
@@ -308,7 +308,7 @@ mod tests {
               -h, --help     Print help
               -V, --version  Print version
 
-            Exit codes: 0 done, 1 not well (rollout, demo, preflight, migrate), 64 wrong usage, 69 not available.
+            Exit codes: 0 done, 1 not well (rollout, demo, preflight, migrate), 64 wrong usage, 69 unavailable.
         "#]]
         .assert_eq(&help.to_string());
     }
