@@ -16,6 +16,13 @@ use crate::ports::{Authorization, EquivalentResource, ServedKinds, View};
 use crate::refusal::Refusal;
 use crate::webhook::{Answers, PendingCall, Reinvocation, WebhookSet, mutating, validating};
 
+const MUTATING_POLICIES: &str = "MutatingAdmissionPolicy";
+const VALIDATING_POLICIES: &str = "ValidatingAdmissionPolicy";
+/// The plugin that calls mutating webhooks.
+pub const MUTATING_WEBHOOKS: &str = "MutatingAdmissionWebhook";
+/// The plugin that calls validating webhooks.
+pub const VALIDATING_WEBHOOKS: &str = "ValidatingAdmissionWebhook";
+
 /// A write on its way through the sequence.
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
@@ -49,7 +56,7 @@ pub struct Context<'a> {
     pub answers: &'a Answers,
     /// The same number in every run for one request, so that a run that is repeated decides the same.
     pub random: u64,
-    /// For the durations of [`Notes::checks`].
+    /// For the durations of [`Notes::checks`] and [`Notes::plugin_runs`].
     pub clock: Clock,
     /// Empty at the start of a run.
     pub lookups: &'a RunLookups,
@@ -103,16 +110,28 @@ enum ChainLink {
     ValidatingWebhooks,
 }
 
+impl ChainLink {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::BuiltIn(plugin) => plugin.name,
+            Self::MutatingPolicies => MUTATING_POLICIES,
+            Self::MutatingWebhooks => MUTATING_WEBHOOKS,
+            Self::ValidatingPolicies => VALIDATING_POLICIES,
+            Self::ValidatingWebhooks => VALIDATING_WEBHOOKS,
+        }
+    }
+}
+
 impl Chain {
     /// The plugins of a set whose gates are on.
     pub fn new(plugin_set: &PluginSet, settings: Settings, gates: FeatureGates) -> Self {
         let active = plugin_set.enabled().iter().filter(|name| plugin_set::is_active(name, &gates));
         let plugins = active
             .filter_map(|name| match *name {
-                "MutatingAdmissionPolicy" => Some(ChainLink::MutatingPolicies),
-                "ValidatingAdmissionPolicy" => Some(ChainLink::ValidatingPolicies),
-                "MutatingAdmissionWebhook" => Some(ChainLink::MutatingWebhooks),
-                "ValidatingAdmissionWebhook" => Some(ChainLink::ValidatingWebhooks),
+                MUTATING_POLICIES => Some(ChainLink::MutatingPolicies),
+                VALIDATING_POLICIES => Some(ChainLink::ValidatingPolicies),
+                MUTATING_WEBHOOKS => Some(ChainLink::MutatingWebhooks),
+                VALIDATING_WEBHOOKS => Some(ChainLink::ValidatingWebhooks),
                 name => plugins::find(name).map(ChainLink::BuiltIn),
             })
             .collect();
@@ -122,13 +141,8 @@ impl Chain {
     /// True if this crate has a plugin.
     pub fn is_built(name: &str) -> bool {
         // The caller runs ResourceQuota after the chain, see `quota`.
-        const DYNAMIC: [&str; 5] = [
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionWebhook",
-            "ResourceQuota",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionWebhook",
-        ];
+        const DYNAMIC: [&str; 5] =
+            [MUTATING_POLICIES, MUTATING_WEBHOOKS, "ResourceQuota", VALIDATING_POLICIES, VALIDATING_WEBHOOKS];
         DYNAMIC.contains(&name) || plugins::find(name).is_some()
     }
 
@@ -150,18 +164,20 @@ impl Chain {
         [of_policies, of_webhooks]: &mut [Reinvocation; 2],
     ) -> Result<(), Interruption> {
         for link in &self.plugins {
-            match link {
-                ChainLink::MutatingPolicies => policy::mutate(write, context, of_policies)?,
-                ChainLink::MutatingWebhooks => mutating::dispatch(write, context, of_webhooks)?,
-                ChainLink::ValidatingPolicies | ChainLink::ValidatingWebhooks => {}
-                ChainLink::BuiltIn(plugin) => {
-                    let Some(admit) = plugin.admit.filter(|_| plugin.handles(write.attributes.operation)) else {
-                        continue;
-                    };
-                    let environment = self.environment(context);
-                    admit(write, &environment).map_err(|refusal| refused(write, refusal))?;
-                }
-            }
+            let started = (context.clock)();
+            let result = match link {
+                ChainLink::MutatingPolicies => policy::mutate(write, context, of_policies),
+                ChainLink::MutatingWebhooks => mutating::dispatch(write, context, of_webhooks),
+                ChainLink::ValidatingPolicies | ChainLink::ValidatingWebhooks => continue,
+                ChainLink::BuiltIn(plugin) => match plugin.admit {
+                    Some(admit) if plugin.handles(write.attributes.operation) => {
+                        admit(write, &self.environment(context)).map_err(|refusal| refused(write, refusal))
+                    }
+                    Some(_) | None => continue,
+                },
+            };
+            write.notes.add_plugin_run(link.name(), (context.clock)().saturating_sub(started));
+            result?;
         }
         Ok(())
     }
@@ -169,18 +185,20 @@ impl Chain {
     /// Runs the validating plugins on what is going to be stored.
     pub fn validate(&self, write: &mut Write<'_>, context: &Context<'_>) -> Result<(), Interruption> {
         for link in &self.plugins {
-            match link {
-                ChainLink::MutatingPolicies | ChainLink::MutatingWebhooks => {}
-                ChainLink::ValidatingPolicies => policy::validate(write, context)?,
-                ChainLink::ValidatingWebhooks => validating::dispatch(write, context)?,
-                ChainLink::BuiltIn(plugin) => {
-                    let Some(validate) = plugin.validate.filter(|_| plugin.handles(write.attributes.operation)) else {
-                        continue;
-                    };
-                    let environment = self.environment(context);
-                    validate(write, &environment).map_err(|refusal| refused(write, refusal))?;
-                }
-            }
+            let started = (context.clock)();
+            let result = match link {
+                ChainLink::MutatingPolicies | ChainLink::MutatingWebhooks => continue,
+                ChainLink::ValidatingPolicies => policy::validate(write, context),
+                ChainLink::ValidatingWebhooks => validating::dispatch(write, context),
+                ChainLink::BuiltIn(plugin) => match plugin.validate {
+                    Some(validate) if plugin.handles(write.attributes.operation) => {
+                        validate(write, &self.environment(context)).map_err(|refusal| refused(write, refusal))
+                    }
+                    Some(_) | None => continue,
+                },
+            };
+            write.notes.add_plugin_run(link.name(), (context.clock)().saturating_sub(started));
+            result?;
         }
         Ok(())
     }

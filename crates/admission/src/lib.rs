@@ -9,6 +9,7 @@
 pub mod allocation;
 pub mod attributes;
 pub mod chain;
+mod compiled;
 pub mod configuration;
 mod notes;
 pub mod plugin_set;
@@ -22,11 +23,12 @@ pub mod webhook;
 
 pub use attributes::{Attributes, Operation};
 pub use chain::{Chain, Clock, Context, Interruption, RunLookups, Write};
+pub use compiled::StateId;
 pub use configuration::PluginConfiguration;
 pub use notes::{CheckOutcome, Notes, PolicyCheck};
 pub use plugin_set::{PluginSet, PluginSetError};
 pub use plugins::Settings;
-pub use policy::{PolicySet, StateId};
+pub use policy::PolicySet;
 pub use ports::{Authorization, EquivalentResource, ParamResource, ServedKinds, View};
 pub use refusal::Refusal;
 pub use webhook::{Answer, Answers, CallFailure, PendingCall, Webhook, WebhookSet};

@@ -9,6 +9,7 @@ pub struct Notes {
     warnings: Vec<String>,
     annotations: BTreeMap<String, String>,
     checks: Vec<PolicyCheck>,
+    plugin_runs: Vec<(&'static str, Duration)>,
 }
 
 /// One evaluation of an expression of a policy that metrics count.
@@ -77,7 +78,16 @@ impl Notes {
         self.checks.push(check);
     }
 
-    /// Adds the notes of another phase.
+    /// How long each plugin took that looked at the write, in their order. Of one that calls webhooks, without the calls.
+    pub fn plugin_runs(&self) -> &[(&'static str, Duration)] {
+        &self.plugin_runs
+    }
+
+    pub(crate) fn add_plugin_run(&mut self, plugin: &'static str, elapsed: Duration) {
+        self.plugin_runs.push((plugin, elapsed));
+    }
+
+    /// Adds the warnings, annotations and checks of another phase.
     pub fn append(&mut self, other: Self) {
         for warning in other.warnings {
             self.warn(warning);

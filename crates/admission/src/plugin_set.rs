@@ -35,9 +35,9 @@ const PLUGINS: &[PluginRow] = &[
     PluginRow::on("DefaultIngressClass"),
     PluginRow::off("DenyServiceExternalIPs"),
     PluginRow::on("PodTopologyLabels").since(Release::R33),
-    PluginRow::on("PodGroupWorkloadExists").since(Release::R36),
+    PluginRow::on("PodGroupWorkloadExists").since(Release::R36).removed(Release::R37),
     PluginRow::on("NodeDeclaredFeatureValidator").since(Release::R35),
-    PluginRow::on("JobValidation").since(Release::R36),
+    PluginRow::on("JobValidation").since(Release::R36).removed(Release::R37),
     PluginRow::on("PodResizeValidator").since(Release::R36),
     PluginRow::on("MutatingAdmissionPolicy").since(Release::R32),
     PluginRow::on("MutatingAdmissionWebhook"),
@@ -52,19 +52,29 @@ struct PluginRow {
     name: &'static str,
     is_default: bool,
     since: Release,
+    /// The first release without it.
+    removed: Option<Release>,
 }
 
 impl PluginRow {
     const fn on(name: &'static str) -> Self {
-        Self { name, is_default: true, since: Release::OLDEST }
+        Self { name, is_default: true, since: Release::OLDEST, removed: None }
     }
 
     const fn off(name: &'static str) -> Self {
-        Self { name, is_default: false, since: Release::OLDEST }
+        Self { name, is_default: false, since: Release::OLDEST, removed: None }
     }
 
     const fn since(self, since: Release) -> Self {
         Self { since, ..self }
+    }
+
+    const fn removed(self, release: Release) -> Self {
+        Self { removed: Some(release), ..self }
+    }
+
+    fn is_in(&self, release: Release) -> bool {
+        self.since <= release && self.removed.is_none_or(|removed| release < removed)
     }
 }
 
@@ -112,7 +122,7 @@ impl PluginSet {
         disable: &[&str],
         is_built: impl Fn(&str) -> bool,
     ) -> Result<Self, PluginSetError> {
-        let rows = || PLUGINS.iter().filter(|row| row.since <= release);
+        let rows = || PLUGINS.iter().filter(|row| row.is_in(release));
         for (flag, names) in [("enable-admission-plugins", enable), ("disable-admission-plugins", disable)] {
             if let Some(name) = names.iter().find(|name| !rows().any(|row| row.name == **name)) {
                 return Err(PluginSetError::Unknown { flag, name: (*name).to_owned() });

@@ -14,7 +14,7 @@ mod variables;
 
 pub(crate) use mutating_dispatch::dispatch as mutate;
 pub use openapi_types::type_in_document;
-pub use set::{PolicySet, StateId};
+pub use set::PolicySet;
 pub use type_check::{CheckedTypes, ExpressionWarning, checked_resources, param_kind, type_check};
 pub(crate) use validating_dispatch::dispatch as validate;
 

@@ -1,5 +1,7 @@
 //! An APIService whose group-version an extension API server serves.
 
+use std::collections::BTreeMap;
+
 use api::json::JsonObject;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -25,6 +27,22 @@ pub struct ExtensionServer {
     pub ca_bundle: Vec<u8>,
     /// True if the certificate is not verified.
     pub skips_verification: bool,
+}
+
+/// The priorities of groups: the highest among their versions.
+pub type GroupPriorities = BTreeMap<String, i32>;
+
+/// Adds the priority of an APIService that names no service.
+pub fn add_local_priority(priorities: &mut GroupPriorities, api_service: &JsonObject) {
+    let Some(spec) = api_service.get("spec").filter(|spec| spec.get("service").is_none_or(Value::is_null)) else {
+        return;
+    };
+    let stated = spec.get("groupPriorityMinimum").and_then(Value::as_i64).and_then(|stated| i32::try_from(stated).ok());
+    let group = spec.get("group").and_then(Value::as_str).filter(|group| !group.is_empty());
+    if let (Some(group), Some(priority)) = (group, stated) {
+        let known = priorities.entry(group.to_owned()).or_insert(priority);
+        *known = priority.max(*known);
+    }
 }
 
 /// An APIService that names a service.
@@ -126,5 +144,23 @@ mod tests {
         for group in ["", "apiregistration.k8s.io"] {
             assert_eq!(read(&json!({"group": group, "version": "v1", "service": service})), None, "{group:?}");
         }
+    }
+
+    #[test]
+    fn priority_of_a_group_is_the_highest_of_its_local_versions() {
+        let mut priorities = GroupPriorities::new();
+        let service = json!({"namespace": "a", "name": "b"});
+        for (group, priority, service) in [
+            ("apps", 5, Value::Null),
+            ("apps", 7, Value::Null),
+            ("apps", 6, Value::Null),
+            ("x.io", 9, service),
+            ("", 9, Value::Null),
+        ] {
+            let spec = json!({"group": group, "version": "v1", "groupPriorityMinimum": priority, "service": service});
+            let Value::Object(object) = json!({"spec": spec}) else { unreachable!("a literal object") };
+            add_local_priority(&mut priorities, &object);
+        }
+        assert_eq!(priorities, GroupPriorities::from([("apps".to_owned(), 7)]));
     }
 }

@@ -155,12 +155,12 @@ impl SchemaJson {
     }
 
     /// Replaces the text by the same text in `whole`, if it is there at or after an offset. Returns its end.
-    fn share(&mut self, whole: &Bytes, offset: usize) -> usize {
+    fn share(&mut self, whole: &Bytes, offset: usize) -> Option<usize> {
         let [text, rest] = [&self.0, &whole[offset..]].map(|text| std::str::from_utf8(text).unwrap_or_default());
-        let Some(position) = rest.find(text) else { return offset };
-        let range = offset + position..offset + position + text.len();
+        let range = offset + rest.find(text)?..;
+        let range = range.start..range.start + text.len();
         self.0 = whole.slice(range.clone());
-        range.end
+        Some(range.end)
     }
 }
 
@@ -283,10 +283,32 @@ impl Definition {
     /// Reads the JSON text of a definition in the form of `v1`. The schemas share the text.
     pub fn from_json(text: &Bytes) -> Result<Self, serde_json::Error> {
         let mut definition: Self = serde_json::from_slice(text)?;
-        let schemas =
-            definition.spec.versions.iter_mut().filter_map(|version| version.schema.open_api_v3_schema.as_mut());
-        schemas.fold(0, |offset, schema| schema.share(text, offset));
+        definition.share_schemas(text);
         Ok(definition)
+    }
+
+    /// Reads a definition in the form of `v1` that was converted from the JSON `text`. The schemas share the text if they
+    /// are there in the form in which this program writes them.
+    pub fn from_converted(object: &JsonObject, text: &Bytes) -> Result<Self, serde_json::Error> {
+        let mut definition = Self::deserialize(object)?;
+        let sources = object.get("spec").and_then(|spec| spec["versions"].as_array()).into_iter().flatten();
+        for (version, source) in definition.spec.versions.iter_mut().zip(sources) {
+            if let Some(schema) = &mut version.schema.open_api_v3_schema {
+                schema.0 = api::json::to_go_json(&source["schema"]["openAPIV3Schema"]).into();
+            }
+        }
+        definition.share_schemas(text);
+        Ok(definition)
+    }
+
+    fn schemas(&mut self) -> impl Iterator<Item = &mut SchemaJson> {
+        self.spec.versions.iter_mut().filter_map(|version| version.schema.open_api_v3_schema.as_mut())
+    }
+
+    /// The versions are in the order of the text. In older forms, those with the same schema have it in common.
+    fn share_schemas(&mut self, text: &Bytes) {
+        self.schemas()
+            .fold(0, |offset, schema| schema.share(text, offset).or_else(|| schema.share(text, 0)).unwrap_or(offset));
     }
 
     /// The scope of the objects.
@@ -334,6 +356,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn schemas_of_a_converted_definition_share_the_text_they_come_from() {
+        let [common, other] = ["a < b", "c"].map(|text| json!({"type": "object", "description": text}));
+        let version = |name: &str, schema: &Value| json!({"name": name, "schema": {"openAPIV3Schema": schema}});
+        let object = json!({"metadata": {"name": "foos.ex.io"}, "spec": {
+            "group": "ex.io", "names": {}, "scope": "Cluster",
+            "versions": [version("v1", &common), version("v2", &common), {"name": "v3"}, version("v4", &other)],
+        }});
+        let text = json!({"spec": {"validation": {"openAPIV3Schema": common}, "versions": [version("v4", &other)]}});
+        let text = Bytes::from(api::json::to_go_json(&text));
+        let definition = Definition::from_converted(object.as_object().expect("test value is an object"), &text);
+        let definition = definition.expect("test value is a definition");
+        for (name, expected) in [("v1", &common), ("v2", &common), ("v4", &other)] {
+            let version = definition.version(name).expect("the version is there");
+            let schema = version.schema.open_api_v3_schema.as_ref().expect("the version has a schema");
+            assert_eq!(schema.to_value(), *expected);
+            assert!(text.as_ptr_range().contains(&schema.as_bytes().as_ptr()), "{name}");
+        }
+    }
 
     #[test]
     fn schemas_of_a_definition_share_its_text() {

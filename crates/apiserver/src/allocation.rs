@@ -4,6 +4,7 @@
 //! records the server's release keeps: no address is taken while either form says that it is held. A bitmap that exists is
 //! written by all servers, since one of them may read nothing else.
 
+mod metrics;
 mod repair;
 
 use std::collections::HashMap;
@@ -108,6 +109,7 @@ impl ServiceAllocation {
         prefix: &str,
         ranges: &ServiceRanges,
         gates: &FeatureGates,
+        metrics: &prometheus::Registry,
         resolve: impl Fn(GroupVersionResource<&'static str>) -> Option<Arc<Resource>>,
     ) -> Self {
         let cache = |part: &str| {
@@ -124,7 +126,7 @@ impl ServiceAllocation {
                 .map(|(addresses, service_cidrs)| AllocationObjects { addresses, service_cidrs }),
             false => None,
         };
-        Self {
+        let allocation = Self {
             ranges: ranges.clone(),
             registry: registry.clone(),
             gates: gates.clone(),
@@ -134,7 +136,9 @@ impl ServiceAllocation {
             objects,
             turn: Arc::default(),
             is_ready: watch::Sender::new(false),
-        }
+        };
+        metrics::AllocationGauges::register(&allocation, metrics);
+        allocation
     }
 
     /// The address of the service `kubernetes`.

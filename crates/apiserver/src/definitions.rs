@@ -58,7 +58,7 @@ pub(crate) struct LiveDefinition {
     /// Differs between states of definitions with different schemas; counts from 1.
     pub(crate) schema_number: u64,
     /// One per version. States of a definition that differ in their status only share it.
-    compiled: Arc<[OnceLock<Option<CompiledVersion>>]>,
+    compiled: Arc<[OnceLock<Option<Box<CompiledVersion>>>]>,
     /// Shared like `compiled`.
     conversion: Arc<ConversionScope>,
     /// One per version, shared with other states of the definition that watches show alike.
@@ -116,6 +116,11 @@ impl LiveDefinitions {
     /// The value as it changes.
     pub(crate) fn snapshots(&self) -> watch::Receiver<Arc<CustomResources>> {
         self.snapshots.clone()
+    }
+
+    /// True once the definitions that were stored before the start are served.
+    pub fn has_synced(&self) -> bool {
+        self.snapshots.borrow().revision > Revision::default()
     }
 
     /// Waits until every definition that was stored before the call is in the snapshot; `false` if storage cannot be

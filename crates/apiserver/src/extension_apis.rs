@@ -8,6 +8,7 @@
 mod client;
 mod follower;
 mod metrics;
+mod openapi;
 mod proxy;
 mod schedule;
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use aggregation::api_service::RemoteApiService;
+use aggregation::api_service::{ExtensionServer, RemoteApiService};
 use aggregation::condition::Availability;
 use aggregation::documents::ListedResources;
 use api::GroupVersion;
@@ -31,6 +32,7 @@ pub(crate) use client::ExtensionClient;
 pub use client::{ExtensionConfig, ForwardedRedirects};
 pub use follower::ExtensionApiFollower;
 pub(crate) use metrics::ExtensionMetrics;
+pub(crate) use openapi::{ExtensionOpenApi, ExtensionSwagger, ExtensionVersion};
 
 /// How long a request waits until the value has caught up with storage.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -79,6 +81,16 @@ impl ExtensionApis {
             return None;
         }
         self.by_name.get(&format!("{version}.{group}"))
+    }
+
+    /// True if an APIService names the server.
+    fn has_server(&self, server: &ExtensionServer) -> bool {
+        self.by_name.values().any(|api| api.api_service.server == *server)
+    }
+
+    /// True if requests to any group-version of the server are proxied.
+    fn is_server_available(&self, server: &ExtensionServer) -> bool {
+        self.by_name.values().any(|api| api.is_available() && api.api_service.server == *server)
     }
 
     /// The group-version of an APIService name.
@@ -154,22 +166,22 @@ impl LiveExtensionApis {
         tokio::time::timeout(CATCH_UP_TIMEOUT, caught_up).await.is_ok_and(|found| found.is_ok())
     }
 
-    /// The available group-versions of extension API servers, in no particular order.
-    pub fn available(&self) -> Vec<Arc<ExtensionApi>> {
-        let snapshot = self.snapshot();
-        snapshot.by_name.values().filter(|api| api.is_available()).cloned().collect()
-    }
-
-    /// Gets a document such as `/openapi/v3` from the extension API server of a group-version, as user `system:aggregator`. The
-    /// caller limits the time. An error is for the log.
-    pub async fn get_document(
+    /// Gets a document such as `/openapi/v3` from an extension API server, as this server's own user. An error is for the log.
+    async fn get_document(
         &self,
-        api: &ExtensionApi,
+        server: &ExtensionServer,
         path: &str,
         headers: HeaderMap,
         bytes_max: usize,
     ) -> Result<http::Response<Bytes>, String> {
         let Some(client) = &self.client else { return Err("there is no front-proxy certificate".to_owned()) };
-        client.get_any(&api.api_service.server, path, headers, bytes_max).await
+        client.get_any(server, path, headers, bytes_max).await
+    }
+
+    /// Starts requests of this server itself to extension API servers.
+    fn spawn(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(client) = &self.client {
+            client.tasks.spawn_once(task, work);
+        }
     }
 }

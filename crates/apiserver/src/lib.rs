@@ -67,7 +67,7 @@ use crate::allocation::ServiceAllocation;
 use crate::definitions::{Converter, DefinitionFollower, LiveDefinitions};
 use crate::discovery_pages::DiscoveryPages;
 use crate::error_status::status_for_unimplemented;
-use crate::extension_apis::{ExtensionClient, ExtensionMetrics};
+use crate::extension_apis::{ExtensionClient, ExtensionMetrics, ExtensionOpenApi};
 use crate::openapi_documents::OpenApiDocuments;
 use crate::resource::{CustomPathMismatch, Resource};
 use crate::reviews::ReviewResource;
@@ -90,6 +90,7 @@ pub struct ApiServer {
     shared_resources: Arc<SharedPublisher>,
     discovery_pages: DiscoveryPages,
     openapi: Arc<OpenApiDocuments>,
+    extension_openapi: ExtensionOpenApi,
     feature_gates: FeatureGates,
     version_page: Bytes,
     watch_seconds_min: u64,
@@ -207,12 +208,13 @@ impl ApiServer {
             ExtensionMetrics::new(&config.metrics),
         );
         let resolve = |name: GroupVersionResource<&'static str>| resources.get(&name).cloned();
-        let allocation =
-            ServiceAllocation::new(&registry, prefix, &config.service_ranges, &config.feature_gates, resolve);
+        let (ranges, gates) = (&config.service_ranges, &config.feature_gates);
+        let allocation = ServiceAllocation::new(&registry, prefix, ranges, gates, &config.metrics, resolve);
         let pages = DiscoveryPages::new(&served_resources, &config.address);
         let version = version_page(&served_resources, &config.git_version);
         let server = Self {
             openapi: Arc::new(OpenApiDocuments::new(served_resources.clone())),
+            extension_openapi: ExtensionOpenApi::new(extension_apis.clone()),
             feature_gates: config.feature_gates.clone(),
             registry,
             served_resources,
@@ -258,11 +260,9 @@ impl ApiServer {
                 if let Some(page) = openid_pages::serve(&self.access_rules.signing.get(), &page.path) {
                     return Ok(page);
                 }
-                let (documents, definitions) = (&self.openapi, &self.definitions);
                 if page.path.starts_with("/openapi/")
                     && let Some(response) =
-                        Box::pin(openapi_pages::serve(documents, definitions, &page.path, query, request.headers()))
-                            .await
+                        Box::pin(openapi_pages::serve(self, &page.path, query, request.headers())).await
                 {
                     return response;
                 }

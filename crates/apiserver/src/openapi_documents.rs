@@ -12,10 +12,12 @@ use apiextensions::openapi::{ReleaseParameters, describe, document, input_hash, 
 use edge::openapi::page::SwaggerEncoding;
 use kinds::openapi::OpenApi;
 use kinds::{ServedResources, types_of};
+use schema::openapi::merge::{add_extension, swagger_to_protobuf};
 use schema::openapi::{Dialect, KeptDocuments, OpenApiDocument, OpenApiPart, hash, index_document};
 use store::Revision;
 
 use crate::definitions::{CustomResources, LiveDefinition};
+use crate::extension_apis::ExtensionSwagger;
 
 /// The limit of all encoded documents of custom resources that are kept. The newest is kept whatever its size.
 const KEPT_BYTES_MAX: usize = 16 << 20;
@@ -36,9 +38,9 @@ pub(crate) struct OpenApiDocuments {
 #[derive(Debug, Default)]
 struct CustomIndex {
     revision: Revision,
-    definitions: BTreeMap<Box<str>, Arc<DefinitionInputs>>,
+    definitions: BTreeMap<Arc<str>, Arc<DefinitionInputs>>,
     /// By path below `/openapi/v3/`.
-    versions: BTreeMap<Box<str>, VersionInputs>,
+    versions: BTreeMap<Arc<str>, Arc<VersionInputs>>,
     index: OnceLock<OpenApiDocument>,
 }
 
@@ -50,22 +52,25 @@ struct DefinitionInputs {
     accepted_names: ResourceNames,
     is_non_structural: bool,
     /// Served versions: position in the definition, path below `/openapi/v3/` and hash of the inputs.
-    versions: Vec<(usize, Box<str>, Box<str>)>,
+    versions: Vec<(usize, Arc<str>, Arc<str>)>,
 }
 
 /// The custom resources in one group-version, sorted by the names of their definitions.
 #[derive(Debug)]
 struct VersionInputs {
     hash: Box<str>,
-    /// Name of the definition, and position of the version in it.
-    parts: Vec<(Box<str>, usize)>,
+    parts: Vec<VersionPart>,
 }
 
-/// A custom resource in a group-version: the name of its definition, the position of the version, the hash of its inputs.
-struct VersionMember<'i> {
-    name: &'i str,
+/// A custom resource in a group-version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct VersionPart {
+    /// The name of its definition.
+    name: Arc<str>,
+    /// The position of the version in the definition.
     position: usize,
-    hash: &'i str,
+    /// The hash of its inputs.
+    hash: Arc<str>,
 }
 
 impl OpenApiDocuments {
@@ -86,21 +91,21 @@ impl OpenApiDocuments {
         }
         let index = latest.index.get_or_init(|| {
             let all = self.addresses_with(&latest);
-            index_document(all.iter().map(|(path, hash)| (path.as_str(), &**hash)))
+            index_document(all.into_iter())
         });
         index.clone()
     }
 
     /// The paths of all group-versions below `/openapi/v3/`, sorted, and the hashes of their documents.
     pub(crate) fn addresses(&self, custom: &CustomResources) -> Vec<(String, Box<str>)> {
-        self.addresses_with(&self.derive(custom))
+        let custom = self.derive(custom);
+        self.addresses_with(&custom).into_iter().map(|(path, hash)| (path.to_owned(), hash.into())).collect()
     }
 
-    fn addresses_with(&self, custom: &CustomIndex) -> Vec<(String, Box<str>)> {
-        let built_in = self.built_in.addresses().iter().map(|(path, hash)| (&**path, hash));
-        let custom = custom.versions.iter().map(|(path, version)| (&**path, &version.hash));
-        let all: BTreeMap<&str, &Box<str>> = built_in.chain(custom).collect();
-        all.into_iter().map(|(path, hash)| (path.to_owned(), hash.clone())).collect()
+    fn addresses_with<'i>(&'i self, custom: &'i CustomIndex) -> BTreeMap<&'i str, &'i str> {
+        let built_in = self.built_in.addresses().iter().map(|(path, hash)| (&**path, &**hash));
+        let custom = custom.versions.iter().map(|(path, version)| (&**path, &*version.hash));
+        built_in.chain(custom).collect()
     }
 
     /// `/openapi/v3/<path>`; `None` if nothing is served in the group-version.
@@ -155,6 +160,29 @@ impl OpenApiDocuments {
         self.keep(hash, encode).await
     }
 
+    /// `/openapi/v2` with the documents of extension API servers. A document that cannot be read adds nothing.
+    pub(crate) async fn swagger_with_extensions(
+        self: &Arc<Self>,
+        encoding: SwaggerEncoding,
+        custom: Arc<CustomResources>,
+        extensions: Vec<ExtensionSwagger>,
+    ) -> OpenApiDocument {
+        let own = self.swagger(SwaggerEncoding::Json, custom).await;
+        let inputs = extensions.iter().flat_map(|extension| {
+            let group_versions = extension.group_versions.iter().flat_map(|path| [" ", path.as_str()]);
+            [" ", &*extension.document.hash].into_iter().chain(group_versions)
+        });
+        let pieces: Vec<&str> = [PROGRAM, " v2 extensions ", &*own.hash].into_iter().chain(inputs).collect();
+        let merged_hash = hash(pieces.into_iter().map(str::as_bytes));
+        let merged = self.keep(merged_hash, move || add_extensions(own, &extensions)).await;
+        if encoding == SwaggerEncoding::Json {
+            return merged;
+        }
+        let hash = hash(["protobuf ", &*merged.hash].map(str::as_bytes));
+        let encode = move || swagger_to_protobuf(&merged.body).expect("a merged document is JSON").into();
+        self.keep(hash, encode).await
+    }
+
     /// The inputs of all documents for these definitions. Only those of changed definitions are hashed.
     fn derive(&self, custom: &CustomResources) -> Arc<CustomIndex> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,35 +198,41 @@ impl OpenApiDocuments {
 
     fn derive_from(&self, known: &CustomIndex, custom: &CustomResources) -> CustomIndex {
         let established = custom.definitions().filter(|live| live.definition.is_established());
-        let definitions: BTreeMap<Box<str>, _> = established
+        let definitions: BTreeMap<Arc<str>, _> = established
             .map(|live| {
-                let name: Box<str> = live.definition.metadata.name.as_str().into();
-                let same = known.definitions.get(&name).filter(|known| known.is_from(live)).cloned();
-                (name, same.unwrap_or_else(|| Arc::new(DefinitionInputs::new(live))))
+                let name = live.definition.metadata.name.as_str();
+                match known.definitions.get_key_value(name).filter(|(_, known)| known.is_from(live)) {
+                    Some((name, same)) => (name.clone(), same.clone()),
+                    None => (name.into(), Arc::new(DefinitionInputs::new(live))),
+                }
             })
             .collect();
-        let mut members: BTreeMap<&str, Vec<VersionMember<'_>>> = BTreeMap::new();
+        let mut parts: BTreeMap<&Arc<str>, Vec<VersionPart>> = BTreeMap::new();
         for (name, inputs) in &definitions {
             for (position, path, hash) in &inputs.versions {
                 // A group-version with built-in resources hides custom ones.
                 if !self.built_in.has_version(path) {
-                    members.entry(path).or_default().push(VersionMember { name, position: *position, hash });
+                    let part = VersionPart { name: name.clone(), position: *position, hash: hash.clone() };
+                    parts.entry(path).or_default().push(part);
                 }
             }
         }
+        let versions = parts.into_iter().map(|(path, parts)| {
+            let same = known.versions.get(path).filter(|known| known.parts == parts).cloned();
+            (path.clone(), same.unwrap_or_else(|| Arc::new(self.version_inputs(parts))))
+        });
+        let versions = versions.collect();
+        CustomIndex { revision: custom.revision(), definitions, versions, index: OnceLock::new() }
+    }
+
+    fn version_inputs(&self, parts: Vec<VersionPart>) -> VersionInputs {
         // What the built-in types in a document depend on.
         let release = self.built_in.release().to_string();
         let group_versions = self.built_in.group_versions();
         let group_versions = group_versions.iter().flat_map(|(group, version)| [*group, "/", *version, " "]);
-        let server: Vec<&str> = [PROGRAM, " v3 ", &release, " "].into_iter().chain(group_versions).collect();
-        let versions = members.into_iter().map(|(path, members)| {
-            let hashes = members.iter().map(|member| member.hash);
-            let hash = hash(server.iter().copied().chain(hashes).map(str::as_bytes));
-            let parts = members.iter().map(|member| (member.name.into(), member.position)).collect();
-            (path.into(), VersionInputs { hash, parts })
-        });
-        let versions = versions.collect();
-        CustomIndex { revision: custom.revision(), definitions, versions, index: OnceLock::new() }
+        let server = [PROGRAM, " v3 ", &release, " "].into_iter().chain(group_versions);
+        let hash = hash(server.chain(parts.iter().map(|part| &*part.hash)).map(str::as_bytes));
+        VersionInputs { hash, parts }
     }
 
     /// The kept document of this hash; otherwise it is encoded, on a thread that may block.
@@ -229,7 +263,7 @@ impl DefinitionInputs {
         let served = live.versions.iter().enumerate().filter(|(_, version)| version.version().served);
         let versions = served.map(|(position, version)| {
             let path = format!("apis/{}", version.group_version());
-            (position, path.into(), input_hash(version))
+            (position, path.into(), input_hash(version).into())
         });
         let metadata = &live.definition.metadata;
         Self {
@@ -252,14 +286,37 @@ impl DefinitionInputs {
     }
 }
 
+/// Adds the paths of extension API servers and the types that they need.
+fn add_extensions(own: OpenApiDocument, extensions: &[ExtensionSwagger]) -> Arc<[u8]> {
+    let mut merged = own.body;
+    for extension in extensions {
+        let takes = |path: &str| {
+            let below = |group_version: &String| {
+                path.strip_prefix('/')
+                    .and_then(|path| path.strip_prefix(group_version.as_str()))
+                    .is_some_and(|rest| rest.starts_with('/'))
+            };
+            extension.group_versions.iter().any(below)
+        };
+        match add_extension(&merged, &extension.document.body, takes, Dialect::V2) {
+            Ok(body) => merged = body.into(),
+            Err(error) => {
+                let group_versions = extension.group_versions.join(", ");
+                tracing::warn!(group_versions, %error, "Swagger document of an extension API server left out");
+            }
+        }
+    }
+    merged
+}
+
 fn parts_of<'p>(
-    parts: impl Iterator<Item = &'p (Box<str>, usize)>,
+    parts: impl Iterator<Item = &'p VersionPart>,
     custom: &CustomResources,
     dialect: Dialect,
     release_parameters: ReleaseParameters,
 ) -> impl Iterator<Item = OpenApiPart> {
-    parts.filter_map(move |(name, position)| {
-        let version = custom.definition(name)?.live.versions.get(*position)?;
+    parts.filter_map(move |part| {
+        let version = custom.definition(&part.name)?.live.versions.get(part.position)?;
         Some(describe(version, is_structural(version), dialect, release_parameters))
     })
 }

@@ -68,6 +68,8 @@ const GROUPS: &[(&str, BenchGroup)] = &[
     ("store", store_bench::run),
     ("serve", serve_bench::run),
     ("custom", serve_bench::run_custom),
+    ("apply", serve_bench::run_apply),
+    ("admission", serve_bench::run_admission),
     ("peers", peers_bench::run),
     ("gateway", gateway_bench::run),
     ("controllers", controllers_bench::run),

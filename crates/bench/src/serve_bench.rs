@@ -1,7 +1,10 @@
 //! A whole server under load, compared with a bare hyper+rustls server that sends the same bytes.
 
+mod admission;
+mod apply;
 pub(crate) mod baseline_server;
 mod custom;
+mod custom_creates;
 mod fan_out;
 pub(crate) mod load;
 mod startup;
@@ -42,6 +45,8 @@ struct ServeBenchSizes {
     memory_objects: usize,
     /// Definitions of custom resources.
     definitions: usize,
+    /// Webhook configurations, and as many policies.
+    configurations: usize,
 }
 
 impl ServeBenchSizes {
@@ -55,6 +60,7 @@ impl ServeBenchSizes {
                 starts: 1,
                 memory_objects: 100,
                 definitions: 10,
+                configurations: 10,
             },
             Effort::Full => Self {
                 load_duration: Duration::from_secs(3),
@@ -64,6 +70,7 @@ impl ServeBenchSizes {
                 starts: 10,
                 memory_objects: 10_000,
                 definitions: 1_000,
+                configurations: 1_000,
             },
         }
     }
@@ -90,7 +97,27 @@ pub(crate) fn run_custom(effort: Effort, table: &mut BenchTable) -> anyhow::Resu
         table.note("custom: skipped, because UNSKEW_BIN is not set; `cargo xtask bench` sets it");
         return Ok(());
     }
-    custom::measure(ServeBenchSizes::for_effort(effort), table)
+    let sizes = ServeBenchSizes::for_effort(effort);
+    custom::measure(sizes, table)?;
+    custom_creates::measure(sizes, table)
+}
+
+/// The group of server-side apply, beside a real kube-apiserver if there is one.
+pub(crate) fn run_apply(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
+    if !has_server() {
+        table.note("apply: skipped, because UNSKEW_BIN is not set; `cargo xtask bench` sets it");
+        return Ok(());
+    }
+    apply::measure(ServeBenchSizes::for_effort(effort), table)
+}
+
+/// The group of creates under quotas, webhooks and policies.
+pub(crate) fn run_admission(effort: Effort, table: &mut BenchTable) -> anyhow::Result<()> {
+    if !has_server() {
+        table.note("admission: skipped, because UNSKEW_BIN is not set; `cargo xtask bench` sets it");
+        return Ok(());
+    }
+    admission::measure(ServeBenchSizes::for_effort(effort), table)
 }
 
 pub(crate) fn has_server() -> bool {

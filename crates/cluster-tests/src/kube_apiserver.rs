@@ -137,7 +137,19 @@ impl KubeApiserver {
 /// The release of the kube-apiserver in `KUBEBUILDER_ASSETS`, such as `1.36`. Fails the test if there is none.
 #[track_caller]
 pub fn release_of_assets() -> String {
-    let mut command = Command::new(new_release_binary());
+    release_of(new_release_binary())
+}
+
+/// The release of the kube-apiserver in `KUBEBUILDER_ASSETS_OLD`. Fails the test if there is none.
+#[track_caller]
+pub fn release_of_old_assets() -> String {
+    let binary = binary_from_variable("KUBEBUILDER_ASSETS_OLD");
+    release_of(binary.expect("KUBEBUILDER_ASSETS_OLD names a folder with a kube-apiserver of an older release"))
+}
+
+#[track_caller]
+fn release_of(binary: PathBuf) -> String {
+    let mut command = Command::new(binary);
     command.arg("--version");
     let said = run_command(command, READY_TIMEOUT).expect_success();
     let version = said.trim().rsplit('v').next().unwrap_or_default();

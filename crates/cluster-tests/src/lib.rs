@@ -12,6 +12,7 @@ pub mod extension_server;
 pub mod gateway;
 pub mod keep_alive;
 pub mod kube_apiserver;
+pub mod kube_programs;
 pub mod lab;
 pub mod process;
 pub mod scripted_members;

@@ -52,16 +52,13 @@ impl RunningServer {
     pub fn launch_as(name: &str, folder: &Path, store: TestStore<'_>, flags: &[&str]) -> Self {
         let mut command = Command::new(tools::unskew_binary());
         command.current_dir(folder).arg("serve").args(["--secure-port=0"]).args(flags);
-        // No controller of ours removes the finalizers that the plugin sets.
-        let mut disabled_plugins = vec!["StorageObjectInUseProtection"];
         if !flags.iter().any(|flag| flag.starts_with("--controllers=")) {
             // Most tests count objects and requests; controllers would add their own.
             command.arg("--controllers=");
-            // No controller creates the service accounts that pods need.
-            disabled_plugins.push("ServiceAccount");
-        }
-        if !flags.iter().any(|flag| flag.contains("-admission-plugins=")) {
-            command.arg(format!("--disable-admission-plugins={}", disabled_plugins.join(",")));
+            // No controller creates the service accounts that pods need, and none removes finalizers.
+            if !flags.iter().any(|flag| flag.contains("-admission-plugins=")) {
+                command.arg("--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection");
+            }
         }
         if let TestStore::Etcd(etcd) = store {
             command.arg(format!("--etcd-servers={}", etcd.url()));

@@ -10,9 +10,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Polls a condition until it holds; fails with the last error after two minutes.
 pub async fn eventually(what: &str, condition: impl AsyncFn() -> Result<(), String>) {
+    eventually_within(WAIT_TIMEOUT, what, condition).await;
+}
+
+/// Like `eventually`, with its own limit.
+pub async fn eventually_within(limit: Duration, what: &str, condition: impl AsyncFn() -> Result<(), String>) {
     let begun = Instant::now();
     while let Err(found) = condition().await {
-        assert!(begun.elapsed() < WAIT_TIMEOUT, "not within {WAIT_TIMEOUT:?}: {what}: {found}");
+        assert!(begun.elapsed() < limit, "not within {limit:?}: {what}: {found}");
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -17,18 +17,27 @@ pub enum Controller {
     ResourceQuota,
     /// Type-checks validating admission policies.
     PolicyStatus,
+    /// Lets unused persistent volume claims go that are being deleted.
+    ClaimProtection,
+    /// Lets persistent volumes go that are being deleted and not bound.
+    VolumeProtection,
+    /// Lets unused volume attributes classes go that are being deleted.
+    ClassProtection,
     /// Executes StorageVersionMigrations.
     StorageVersionMigrator,
 }
 
 impl Controller {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::Namespace,
         Self::GarbageCollector,
         Self::ServiceAccount,
         Self::RootCaPublisher,
         Self::ResourceQuota,
         Self::PolicyStatus,
+        Self::ClaimProtection,
+        Self::VolumeProtection,
+        Self::ClassProtection,
         Self::StorageVersionMigrator,
     ];
 
@@ -41,6 +50,9 @@ impl Controller {
             Self::RootCaPublisher => ["root-ca-certificate-publisher-controller", "root-ca-cert-publisher"],
             Self::ResourceQuota => ["resourcequota-controller", "resourcequota"],
             Self::PolicyStatus => ["validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"],
+            Self::ClaimProtection => ["persistentvolumeclaim-protection-controller", "pvc-protection"],
+            Self::VolumeProtection => ["persistentvolume-protection-controller", "pv-protection"],
+            Self::ClassProtection => ["volumeattributesclass-protection-controller", "vac-protection"],
             Self::StorageVersionMigrator => ["storage-version-migrator-controller", "svm"],
         }
     }
@@ -111,20 +123,15 @@ mod tests {
 
     #[test]
     fn parse_selects_controllers_by_name_and_star() {
-        use Controller::{
-            GarbageCollector, Namespace, PolicyStatus, ResourceQuota, RootCaPublisher, ServiceAccount,
-            StorageVersionMigrator,
+        use Controller::{GarbageCollector, Namespace, StorageVersionMigrator};
+        let all_but = |left_out: &[Controller]| {
+            Controller::ALL.into_iter().filter(|it| !left_out.contains(it)).collect::<Vec<_>>()
         };
         check("*", &Controller::ALL);
         check("", &[]);
-        check(
-            "*,-namespace",
-            &[GarbageCollector, ServiceAccount, RootCaPublisher, ResourceQuota, PolicyStatus, StorageVersionMigrator],
-        );
-        check(
-            "-garbage-collector-controller,*,-svm",
-            &[Namespace, ServiceAccount, RootCaPublisher, ResourceQuota, PolicyStatus],
-        );
+        check("*,-namespace", &all_but(&[Namespace]));
+        check("-garbage-collector-controller,*,-svm", &all_but(&[GarbageCollector, StorageVersionMigrator]));
+        check("pvc-protection,pv-protection", &[Controller::ClaimProtection, Controller::VolumeProtection]);
         check("namespace-controller,garbagecollector", &[Namespace, GarbageCollector]);
         check("-namespace,namespace", &[]);
         check("-namespace,-garbagecollector", &[]);

@@ -4,13 +4,14 @@
 //! examine; the decision about an object is based on live reads of its owners ([`decide`]): an owner is absent only if
 //! the server says so of exactly this object, never because a server is unreachable, a version is stale or discovery
 //! lists less than before. An owner that waits for its dependents is released only while every resource is followed,
-//! since an unseen object may be a dependent.
+//! since an unseen object may be a dependent; one that is to be orphaned only after live lists show none.
 
 mod absent_owners;
 mod actions;
 mod decide;
 mod graph;
 mod informers;
+mod live_dependents;
 
 use std::collections::HashSet;
 use std::sync::Arc;

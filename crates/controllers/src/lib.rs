@@ -1,5 +1,5 @@
 //! The controllers that every cluster needs: namespace deletion, garbage collection, the default objects of each
-//! namespace, the status of quotas and policies, and storage migrations.
+//! namespace, the status of quotas and policies, the protection of volumes in use, and storage migrations.
 //!
 //! They are ordinary API clients: discovery, requests and watches over TLS to this server's own address, each under the
 //! service account and the RBAC roles that kube-controller-manager uses for it. The rules for what a response proves
@@ -18,9 +18,11 @@ pub mod metrics;
 pub mod migrations;
 mod namespace_defaults;
 mod namespaces;
+mod object_lists;
 mod policy_status;
 mod quotas;
 mod resources;
+mod storage_protection;
 mod work_queue;
 
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub use leases::ApiLeaseClient;
 pub use metrics::Metrics;
 
 use crate::metrics::LeaderStatus;
+use crate::storage_protection::Protected;
 
 /// The namespace of the election leases.
 const LEASE_NAMESPACE: &str = "kube-system";
@@ -59,6 +62,12 @@ pub struct ControllerTokens {
     pub policy_status_controller: String,
     /// Token of `system:serviceaccount:kube-system:storage-version-migrator-controller`.
     pub storage_version_migrator: String,
+    /// Token of `system:serviceaccount:kube-system:pvc-protection-controller`.
+    pub claim_protection_controller: String,
+    /// Token of `system:serviceaccount:kube-system:pv-protection-controller`.
+    pub volume_protection_controller: String,
+    /// Token of `system:serviceaccount:kube-system:volumeattributesclass-protection-controller`.
+    pub class_protection_controller: String,
     /// Token of `system:kube-controller-manager`, which reads what several controllers need.
     pub controller_manager: String,
     /// Token of `system:apiserver`, the server itself, for leader election.
@@ -130,6 +139,7 @@ pub fn start(config: &Config, metrics: &Metrics, tasks: &Tasks, connection_tasks
         let work = policy_status::Config { client, gauges, gates: config.gates.clone() };
         candidate.run(tasks, move || policy_status::run(work.clone()));
     }
+    start_storage_protection(config, metrics, tasks, || stand("storage-protection"), &client);
     if let Some(settings) = config.migrations.clone()
         && config.selection.is_enabled(Controller::StorageVersionMigrator)
     {
@@ -157,6 +167,33 @@ pub fn start(config: &Config, metrics: &Metrics, tasks: &Tasks, connection_tasks
         let reader = client(&tokens.controller_manager, "shared-informers");
         let work = namespace_defaults::Config { reader, service_account_client: accounts, root_ca: authority };
         candidate.run(tasks, move || namespace_defaults::run(work.clone()));
+    }
+}
+
+/// Starts the controllers of storage objects in use, which share a leader.
+fn start_storage_protection(
+    config: &Config,
+    metrics: &Metrics,
+    tasks: &Tasks,
+    stand: impl FnOnce() -> ControllerCandidate,
+    client: &dyn Fn(&str, &str) -> ApiClient,
+) {
+    let tokens = &config.tokens;
+    let clients: Arc<[_]> = [
+        (Controller::ClaimProtection, Protected::Claim, &tokens.claim_protection_controller),
+        (Controller::VolumeProtection, Protected::Volume, &tokens.volume_protection_controller),
+        (Controller::ClassProtection, Protected::Class, &tokens.class_protection_controller),
+    ]
+    .into_iter()
+    .filter(|(controller, ..)| config.selection.is_enabled(*controller))
+    // Served in v1 from 1.34 on.
+    .filter(|(_, protected, _)| *protected != Protected::Class || config.gates.release().minor() >= 34)
+    .map(|(_, protected, token)| (protected, client(token, protected.user_agent())))
+    .collect();
+    if !clients.is_empty() {
+        let reader = client(&tokens.controller_manager, "shared-informers");
+        let work = storage_protection::Config { reader, clients, gauges: metrics.queue_gauges("storage_protection") };
+        stand().run(tasks, move || storage_protection::run(work.clone()));
     }
 }
 

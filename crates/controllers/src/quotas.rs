@@ -10,20 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::quota::{self, Evaluator, ResourceList};
-use api::json::JsonObject;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use kinds::FeatureGates;
-use object::unstructured::metadata_string;
 use serde_json::Value;
 use tasks::Backoff;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use crate::client::{ApiClient, ApiError, PAGE_SIZE};
+use crate::client::{ApiClient, ApiError};
 use crate::discovered::DiscoveryCache;
 use crate::informer::{EventSink, InformerEvent, InformerScope, ObjectDetail, Uid, run_informer};
 use crate::metrics::QueueGauges;
+use crate::object_lists::list_objects;
 use crate::resources::{DiscoveredResource, ResourceScope};
 use crate::work_queue::{WorkQueue, WorkResult};
 
@@ -211,7 +210,7 @@ impl UsageCalculator {
         limited: &mut Vec<Arc<DiscoveredResource>>,
     ) -> Result<WorkResult, ApiError> {
         let path = format!("/api/v1/namespaces/{namespace}/resourcequotas");
-        let quotas = self.list(&path, &format!("fieldSelector=metadata.name%3D{name}")).await?;
+        let quotas = list_objects(&self.config.client, &path, &format!("fieldSelector=metadata.name%3D{name}")).await?;
         let Some(mut quota) = quotas.into_iter().next() else { return Ok(WorkResult::Done) };
         let discovered = self.discovery_cache.lock().await.refresh().await;
         let discovered = discovered.map_err(|error| ApiError::InvalidResponse(error.to_string()))?;
@@ -226,7 +225,7 @@ impl UsageCalculator {
             }
             limited.push(resource.clone());
             // What cannot be counted keeps its value.
-            match self.list(&resource.path(namespace), "").await {
+            match list_objects(&self.config.client, &resource.path(namespace), "").await {
                 Ok(objects) => {
                     let now = (self.config.clock)().into();
                     used.add(&quota::measure(&evaluator, &quota, &objects, gates, now));
@@ -247,32 +246,6 @@ impl UsageCalculator {
             // A write was charged meanwhile.
             Err(error) if error.is_conflict() => Ok(WorkResult::Failed),
             Err(error) => Err(error),
-        }
-    }
-
-    /// All objects of a consistent list.
-    async fn list(&self, path: &str, query: &str) -> Result<Vec<JsonObject>, ApiError> {
-        let (mut objects, mut token) = (Vec::new(), String::new());
-        loop {
-            let page = format!("{path}?{query}&limit={PAGE_SIZE}&continue={token}");
-            let body = self.config.client.get(&page, "application/json").await?.body;
-            let invalid = |error: &dyn std::fmt::Display| ApiError::InvalidResponse(format!("list: {error}"));
-            let mut list: JsonObject = serde_json::from_slice(&body).map_err(|error| invalid(&error))?;
-            match list.remove("items") {
-                Some(Value::Array(items)) => {
-                    objects.extend(items.into_iter().filter_map(|item| {
-                        let Value::Object(object) = item else { return None };
-                        Some(object)
-                    }));
-                }
-                Some(Value::Null) => {}
-                _ => return Err(invalid(&"no items")),
-            }
-            let next = metadata_string(&list, "continue");
-            if next.is_empty() {
-                return Ok(objects);
-            }
-            token = percent_encoding::utf8_percent_encode(next, percent_encoding::NON_ALPHANUMERIC).to_string();
         }
     }
 }

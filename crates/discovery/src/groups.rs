@@ -3,6 +3,7 @@
 //! Serializing yields the wire format: the declaration order of the fields is the key order of the JSON. Equal
 //! strings of a document share memory, and documents share unchanged parts with each other.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -192,6 +193,34 @@ impl GroupDiscoveryList {
         });
         let others = later.hashed_groups().filter(|hashed| self.group(&hashed.group.name).is_none());
         Self::from_hashed(extended.chain(others))
+    }
+
+    /// Adds the groups of a document that also says where they belong: a group comes before the first of this document's groups that
+    /// follow it there, otherwise last. Groups without versions only mark places. Versions are united as in
+    /// [`Self::with_later_groups`].
+    pub fn with_ordered_groups(&self, ordered: &Self) -> Self {
+        let positions: HashMap<&str, usize> =
+            self.items.iter().enumerate().map(|(position, group)| (&*group.name, position)).collect();
+        let mut place = self.items.len();
+        let mut placed: Vec<(usize, HashedGroup)> = Vec::new();
+        for hashed in ordered.hashed_groups().collect::<Vec<_>>().into_iter().rev() {
+            match positions.get(&*hashed.group.name) {
+                Some(position) => place = place.min(*position),
+                None if hashed.group.versions.is_empty() => {}
+                None => placed.push((place, hashed)),
+            }
+        }
+        // Collected from the last to the first: places are in order then.
+        let mut placed = placed.into_iter().rev().peekable();
+        let united = self.with_later_groups(ordered);
+        let mut groups = Vec::with_capacity(united.items.len());
+        for (position, hashed) in united.hashed_groups().take(self.items.len()).enumerate() {
+            while let Some((_, earlier)) = placed.next_if(|(place, _)| *place <= position) {
+                groups.push(earlier);
+            }
+            groups.push(hashed);
+        }
+        Self::from_hashed(groups.into_iter().chain(placed.map(|(_, hashed)| hashed)))
     }
 
     /// Applies `change` to each group; `None` removes it. Only changed groups are hashed again.

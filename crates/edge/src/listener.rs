@@ -25,7 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use transport::Reloading;
-use transport::serving::{Acceptor, CoarseTimer, WriteCoalescer};
+use transport::serving::{Acceptor, WriteCoalescer};
 
 use crate::graceful_stop::{StopMonitor, StopStep};
 use crate::handler::{AccessControl, CachedConnection, ClientConnection, LocalHandler};
@@ -39,6 +39,8 @@ use crate::{Request, Response};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout of a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+/// The interval at which a connection checks whether its client reads; no send limit is exceeded by more.
+const SEND_CHECK_INTERVAL: Duration = Duration::from_secs(4);
 /// HTTP/2 streams per connection, as in kube-apiserver.
 const STREAMS_MAX: u32 = 250;
 /// The largest header list that is accepted; Go's default.
@@ -218,11 +220,11 @@ async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
     stop: CancellationToken,
 ) -> Result<(), ConnectionError> {
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(CoarseTimer).header_read_timeout(HEAD_TIMEOUT).max_headers(HEADER_LINES_MAX);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_headers(HEADER_LINES_MAX);
     let service = service_fn(move |request| connection_service.clone().handle(connection.clone(), request));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     let mut stopping = StopMonitor::new(&stop);
-    let mut glance = pin!(tokio::time::sleep(CoarseTimer::POLL_INTERVAL));
+    let mut send_check = pin!(tokio::time::sleep(SEND_CHECK_INTERVAL));
     let mut sending = SendMonitor::default();
     poll_fn(|context| {
         match stopping.poll(context) {
@@ -230,12 +232,12 @@ async fn serve_http1<G: AccessControl, L: LocalHandler<G::Caller>>(
             StopStep::Finish => connection.as_mut().graceful_shutdown(),
             StopStep::Close => return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut).into())),
         }
-        while glance.as_mut().poll(context).is_ready() {
+        while send_check.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             if sending.is_overdue(now) {
                 return Poll::Ready(Err(io::Error::from(io::ErrorKind::TimedOut).into()));
             }
-            glance.as_mut().reset(now + CoarseTimer::POLL_INTERVAL);
+            send_check.as_mut().reset(now + SEND_CHECK_INTERVAL);
         }
         let ended = connection.as_mut().poll(context).map_err(ConnectionError::from);
         sending.take_send_limit();

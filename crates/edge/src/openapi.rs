@@ -19,7 +19,7 @@ pub use merged::MergedOpenApi;
 /// The documents of this server alone.
 pub trait LocalOpenApi: fmt::Debug + Send + Sync {
     /// The paths of the group-versions below `/openapi/v3/`, and the hashes of their documents.
-    fn addresses(&self) -> Vec<(String, Box<str>)>;
+    fn addresses(&self) -> BoxFuture<'_, Vec<(String, Box<str>)>>;
 
     /// The document of a group-version: `apis/apps/v1`.
     fn version<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Option<OpenApiDocument>>;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use api::FieldError;
+use api::json::JsonObject;
 use object::KindRules;
 use object::rules::StatusSubresource;
 use object::table::Column;
@@ -15,7 +16,8 @@ use schema::TypeForm;
 use schema::semantic_equality::is_object_equal;
 use serde_json::Value;
 
-use crate::fields::list_items;
+use crate::feature_gates::FeatureGates;
+use crate::fields::{list_items, set_if_absent};
 use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::go_form::{GoLayout, go_struct_form};
 use crate::update_validation::immutable_fields::fixed_field;
@@ -42,6 +44,12 @@ pub(crate) static CSI_DRIVER_STRATEGY: KindStrategy = KindStrategy {
     columns: CSI_DRIVERS,
     ..KindStrategy::DEFAULT
 };
+
+pub(crate) fn set_driver_defaults(spec: &mut JsonObject, gates: &FeatureGates) {
+    if gates.enabled("SELinuxMountReadWriteOncePod") {
+        set_if_absent(spec, "seLinuxMount", false);
+    }
+}
 
 pub(crate) static CSI_NODE_STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },

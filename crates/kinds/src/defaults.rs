@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::feature_gates::FeatureGates;
 use crate::fields::{set_if_absent, set_if_empty};
 use crate::{
-    custom_resource_definition, daemon_set, deployment, devices, horizontal_pod_autoscaler, job, limit_range,
+    csi, custom_resource_definition, daemon_set, deployment, devices, horizontal_pod_autoscaler, job, limit_range,
     namespace, network_policy, node, persistent_volume, pod, rbac, replication_controller, service, stateful_set,
 };
 
@@ -131,6 +131,7 @@ fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &Fe
         ("core.v1", "PersistentVolumeClaim") => persistent_volume::set_phase_default(object),
         ("core.v1", "NodeStatus") => node::set_node_status_defaults(object),
         ("core.v1", "LimitRangeItem") => limit_range::set_limit_range_item_defaults(object),
+        ("storage.v1", "CSIDriverSpec") => csi::set_driver_defaults(object, gates),
         ("networking.v1", "NetworkPolicySpec") => network_policy::set_network_policy_defaults(object),
         ("rbac.v1", "Subject") => rbac::set_rbac_subject_defaults(object),
         ("resource.v1" | "resource.v1beta2", "ExactDeviceRequest")
@@ -145,11 +146,13 @@ fn apply_type_defaults(object: &mut JsonObject, kind: StructType<'_>, gates: &Fe
     }
 }
 
-/// Applies the defaults that Go's declarations state. Empty text counts as missing, so that it is no default either.
+/// Applies the defaults that Go's declarations state. Empty text counts as missing, so that it is no default either; nor is a zero
+/// of a field that is no pointer.
 fn apply_declared_defaults(object: &mut JsonObject, kind: StructType<'_>) {
     for field in kind.fields() {
         let Some(Ok(default)) = field.default().map(serde_json::from_str::<Value>) else { continue };
-        if default == "" {
+        let is_zero = default == 0 || default == false;
+        if default == "" || is_zero && !field.is_pointer() {
             continue;
         }
         if default.is_string() {

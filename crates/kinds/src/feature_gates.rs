@@ -154,6 +154,16 @@ impl FeatureGates {
         Self { release, enabled: table::GATES.iter().map(is_on).collect(), warnings: Vec::new() }
     }
 
+    /// The same gates with one of them set, whatever its lock and dependencies; unchanged if there is no such gate.
+    #[must_use]
+    pub fn with(&self, name: &str, value: bool) -> Self {
+        let mut gates = self.clone();
+        if let Some(row) = gate_index(name) {
+            gates.enabled[row] = value;
+        }
+        gates
+    }
+
     /// The release of the server.
     pub fn release(&self) -> Release {
         self.release

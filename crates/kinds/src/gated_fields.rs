@@ -21,52 +21,50 @@ pub fn drop_disabled_fields(
     gates: &FeatureGates,
 ) {
     let mut disabled = BTreeSet::new();
-    collect_gates(new, kind, &|gate| gates.is_disabled(gate), &mut disabled);
+    visit_gated_fields(new, kind, &mut |_, gate| {
+        if gates.is_disabled(gate) {
+            disabled.insert(gate);
+        }
+    });
     if let Some(old) = old.filter(|_| !disabled.is_empty()) {
-        let mut in_use = BTreeSet::new();
-        collect_gates(old, kind, &|gate| disabled.contains(gate), &mut in_use);
-        disabled.retain(|gate| !in_use.contains(gate));
+        visit_gated_fields(old, kind, &mut |_, gate| {
+            disabled.remove(gate);
+        });
     }
     if !disabled.is_empty() {
         drop_fields(new, kind, &disabled);
     }
 }
 
-/// Gates of the fields that an object has.
-fn collect_gates(
+/// Calls `visit` with the name of every field that an object has and that belongs to a gate, and with the gate.
+pub fn visit_gated_fields(
     object: &JsonObject,
     kind: StructType<'_>,
-    is_wanted: &dyn Fn(&str) -> bool,
-    found: &mut BTreeSet<&'static str>,
+    visit: &mut dyn FnMut(&'static str, &'static str),
 ) {
     for (field, gate) in gated_fields_of(kind.name()) {
-        if object.get(*field).is_some_and(|value| !value.is_null()) && is_wanted(gate) {
-            found.insert(gate);
+        if object.get(*field).is_some_and(|value| !value.is_null()) {
+            visit(field, gate);
         }
     }
-    if kind.name() == "PodSpec" && pod_spec::has_restart_policies(object) && is_wanted(pod_spec::RESTART_RULES) {
-        found.insert(pod_spec::RESTART_RULES);
+    if kind.name() == "PodSpec" && pod_spec::has_restart_policies(object) {
+        visit("restartPolicy", pod_spec::RESTART_RULES);
     }
     for (name, value) in object {
         if let Some(field) = kind.field(name).filter(|_| value.is_object() || value.is_array()) {
-            collect_gates_of_value(value, field.value_type(), is_wanted, found);
+            visit_gated_fields_of_value(value, field.value_type(), visit);
         }
     }
 }
 
-fn collect_gates_of_value(
-    value: &Value,
-    shape: ValueType<'_>,
-    is_wanted: &dyn Fn(&str) -> bool,
-    found: &mut BTreeSet<&'static str>,
-) {
+fn visit_gated_fields_of_value(value: &Value, shape: ValueType<'_>, visit: &mut dyn FnMut(&'static str, &'static str)) {
     match (shape.form(), value) {
-        (TypeForm::Struct(inner), Value::Object(object)) => collect_gates(object, inner, is_wanted, found),
+        (TypeForm::Struct(inner), Value::Object(object)) => visit_gated_fields(object, inner, visit),
         (TypeForm::List(items), Value::Array(list)) => {
-            list.iter().for_each(|item| collect_gates_of_value(item, items, is_wanted, found));
+            list.iter().for_each(|item| visit_gated_fields_of_value(item, items, visit));
         }
         (TypeForm::Map(values), Value::Object(map)) => {
-            map.values().for_each(|value| collect_gates_of_value(value, values, is_wanted, found));
+            map.values().for_each(|value| visit_gated_fields_of_value(value, values, visit));
         }
         _ => {}
     }

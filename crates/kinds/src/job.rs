@@ -23,6 +23,10 @@ use crate::workload::template_labels;
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { generation: GenerationRule::Counted, ..RULES },
     prepare_for_create,
+    prepare_for_update: |_, job| {
+        set_labels_of_pods(job);
+        Ok(())
+    },
     validate: validation::check_job,
     validate_create: validation::check_new_job,
     validate_status: status::check_status,
@@ -60,6 +64,7 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
     let (name, uid) = (of_metadata(object, "name"), of_metadata(object, "uid"));
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     if spec.get("manualSelector") == Some(&Value::Bool(true)) {
+        set_labels_of_pods(object);
         return Ok(());
     }
     if let Some(labels) = ensure_object_at(spec, &["template", "metadata", "labels"]) {
@@ -72,12 +77,18 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
     if let Some(labels) = ensure_object_at(spec, &["selector", "matchLabels"]) {
         labels.entry(UID_LABELS[1]).or_insert(uid);
     }
-    // A job without labels has those of its pods.
-    let labels = ensure_object_at(spec, &["template", "metadata", "labels"]).cloned().unwrap_or_default();
-    if let Some(own) = ensure_object_at(object, &["metadata", "labels"]).filter(|own| own.is_empty()) {
-        *own = labels;
-    }
+    set_labels_of_pods(object);
     Ok(())
+}
+
+/// A job without labels has those of its pods, with the generated ones. Unlike in kube-apiserver, where they are a
+/// default, no manager owns them: a default cannot know the generated ones.
+fn set_labels_of_pods(job: &mut JsonObject) {
+    if let Some(labels) = template_labels(job)
+        && let Some(metadata) = object_field_mut(job, "metadata")
+    {
+        set_if_empty(metadata, "labels", labels);
+    }
 }
 
 /// The object at a path, created if absent; `None` if a value of another type is on the path.
@@ -86,11 +97,6 @@ fn ensure_object_at<'a>(object: &'a mut JsonObject, path: &[&str]) -> Option<&'a
 }
 
 pub(crate) fn set_job_defaults(job: &mut JsonObject, gates: &FeatureGates) {
-    if let Some(labels) = template_labels(job)
-        && let Some(metadata) = object_field_mut(job, "metadata")
-    {
-        set_if_empty(metadata, "labels", labels);
-    }
     let Some(spec) = object_field_mut(job, "spec") else { return };
     if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
         spec.insert("completions".to_owned(), 1.into());
@@ -132,6 +138,21 @@ mod tests {
         });
         assert_eq!(spec["template"]["metadata"]["labels"], labels);
         assert_eq!(spec["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": "u1"}}));
+    }
+
+    #[test]
+    fn job_without_labels_has_those_of_its_pods() {
+        let job = |labels: Value| {
+            let metadata = json!({"name": "pi", "uid": "u1", "labels": labels});
+            let spec = json!({"template": {"metadata": {"labels": {"a": "b"}}}});
+            let mut job = JsonObject::from_iter([("metadata".to_owned(), metadata), ("spec".to_owned(), spec)]);
+            prepare_for_create(&User::named("u"), &mut job).unwrap();
+            job
+        };
+        let without = job(json!({}));
+        assert_eq!(without["metadata"]["labels"], without["spec"]["template"]["metadata"]["labels"]);
+        assert_eq!(without["metadata"]["labels"]["job-name"], "pi");
+        assert_eq!(job(json!({"a": "b"}))["metadata"]["labels"], json!({"a": "b"}));
     }
 
     #[test]

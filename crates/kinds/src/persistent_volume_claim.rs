@@ -24,6 +24,11 @@ use crate::validation::volume_sources::{VOLUME_MODES, check_access_modes, check_
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
     prepare_for_create,
+    // Clients may omit the field that was completed.
+    prepare_for_update: |_, claim| {
+        claim.get_mut("spec").and_then(Value::as_object_mut).map(complete_data_sources);
+        Ok(())
+    },
     validate: |claim| check_claim_spec(claim.at("spec")),
     validate_status: |claim, _| check_status(claim.at("status")),
     validate_update: |claim, subresource| match subresource {
@@ -126,9 +131,7 @@ fn check_claim_resource(field: Field<'_>, resource: &str) -> bool {
 /// A new claim is pending.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     object.insert("status".to_owned(), json!({"phase": "Pending"}));
-    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-        complete_data_sources(spec);
-    }
+    object.get_mut("spec").and_then(Value::as_object_mut).map(complete_data_sources);
     Ok(())
 }
 
@@ -160,6 +163,7 @@ fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     let empty = Map::new();
     let spec = |value: Option<&Value>| value.and_then(Value::as_object).unwrap_or(&empty).clone();
     let (mut old, mut new) = (spec(update.old_value("spec")), spec(update.new_value("spec")));
+    complete_data_sources(&mut old);
     if update.old_string("spec.volumeName").is_empty() {
         copy_or_remove(new.get("volumeName"), &mut old, "volumeName");
     }

@@ -26,6 +26,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     validate: validation::check_service,
     validate_status: validation::check_status,
     validate_update: |service, _| update::check_service(service),
+    reports_changes_first: true,
     columns: table::SERVICES,
     selectable_fields: &SelectableFields {
         names: &["metadata.name", "metadata.namespace", "spec.clusterIP", "spec.type"],

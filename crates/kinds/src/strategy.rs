@@ -80,6 +80,8 @@ pub struct KindStrategy {
     pub(crate) validate_status: fn(Field<'_>, Field<'_>),
     pub(crate) validate_update: fn(ObjectUpdate<'_>, &str) -> Vec<FieldError>,
     pub(crate) immutable_fields: &'static [ImmutableField],
+    /// Whether errors about forbidden changes come before those about invalid values.
+    pub reports_changes_first: bool,
     /// Warnings to the client about a valid object; old state first, `None` if there is none.
     pub warnings: fn(&FeatureGates, Option<&JsonObject>, &JsonObject) -> Vec<String>,
     /// The columns of a table.
@@ -124,6 +126,7 @@ impl KindStrategy {
         validate_status: |_, _| {},
         validate_update: |_, _| Vec::new(),
         immutable_fields: &[],
+        reports_changes_first: false,
         warnings: |_, _, _| Vec::new(),
         columns: DEFAULT_COLUMNS,
         row_condition: |_| None,

@@ -20,6 +20,13 @@ pub fn validate_create(strategy: &KindStrategy, gates: &FeatureGates, object: &J
     report.take_errors()
 }
 
+/// The invalid values of an object, whether it is new or not.
+pub fn validate_object(strategy: &KindStrategy, gates: &FeatureGates, object: &JsonObject) -> Vec<FieldError> {
+    let report = Report::new(gates);
+    (strategy.validate)(report.root(object));
+    report.take_errors()
+}
+
 /// The invalid values of an updated object, apart from those that the stored object has as well: another server or
 /// release accepted them. `subresource` is the one through which the update came; empty: the object itself.
 pub fn validate_values(

@@ -20,7 +20,7 @@ use crate::etcd::{self, LabEtcd};
 use crate::pki::LabPki;
 use crate::ports::{self, FreePorts};
 use crate::status::collect::StatusCollector;
-use crate::status::{LabInfo, LabSnapshot, Phase, RolloutStatus};
+use crate::status::{LabInfo, LabSnapshot, Phase, RolloutStatus, StoredVersionsSummary};
 use crate::supervisor::{ActionError, Supervisor, SupervisorHandle};
 use crate::{control, load_balancer};
 
@@ -116,6 +116,8 @@ pub struct LabHandle {
     pub snapshots: watch::Receiver<Arc<LabSnapshot>>,
     /// Status of the rollout; written only by the holder of `rollout_lock`.
     pub(crate) rollout_status: Arc<watch::Sender<Option<RolloutStatus>>>,
+    /// Versions of stored objects; written by the program that can read the storage.
+    pub stored_versions: Arc<watch::Sender<Vec<StoredVersionsSummary>>>,
     /// Held while a rollout runs.
     pub(crate) rollout_lock: Arc<Mutex<()>>,
     /// Background tasks of the lab, joined at the end.
@@ -291,12 +293,14 @@ fn assemble_lab(
     let layout = data_dir.data_dir().clone();
     let (supervisor, handle) = Supervisor::new(data_dir, state, pki, clients.to_vec(), tasks.clone());
     let (rollout, rollouts) = watch::channel(None);
+    let (stored_versions, stored) = watch::channel(Vec::new());
     let (sender, snapshots) = watch::channel(Arc::new(LabSnapshot { lab: info.clone(), ..LabSnapshot::default() }));
     let collector = StatusCollector {
         info,
         process_table: handle.process_table(),
         clients: clients.to_vec(),
         rollout: rollouts,
+        stored_versions: stored,
         snapshots: sender,
     };
     tasks.spawn_once("status", collector.run(stop.clone()));
@@ -310,6 +314,7 @@ fn assemble_lab(
             load_balancer,
             snapshots,
             rollout_status: rollout,
+            stored_versions: Arc::new(stored_versions),
             rollout_lock: busy,
             tasks,
             stop,

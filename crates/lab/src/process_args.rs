@@ -24,8 +24,6 @@ pub(crate) fn server_args(
     flag("secure-port", &server.port);
     flag("hostname-override", &format!("lab-{}", server.name));
     flag("emulated-version", &server.release);
-    // A lab has no kube-controller-manager, which would remove the finalizers that the plugin sets.
-    flag("disable-admission-plugins", &"StorageObjectInUseProtection");
     match &state.store {
         LabStorage::Sqlite => flag("sqlite-file", &data_dir.sqlite_file().display()),
         LabStorage::Etcd { servers } => flag("etcd-servers", &servers.join(",")),

@@ -22,6 +22,9 @@ pub struct LabSnapshot {
     pub forwards: Vec<ForwardedRequests>,
     /// Encoding versions per resource, ordered by name. Empty if no server responded.
     pub storage_versions: Vec<StorageVersionSummary>,
+    /// Versions of stored objects per resource, ordered by name. Empty if storage has not been read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stored_versions: Vec<StoredVersionsSummary>,
     /// StorageVersionMigrations that have not ended, by name. Empty if the API is not served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub migrations: Vec<MigrationSummary>,
@@ -173,6 +176,16 @@ pub struct StorageVersionSummary {
     /// Server and the version it writes; the server by name, or by identity if it is not part of the lab.
     #[serde(rename = "writes")]
     pub encoding_versions: Vec<(String, String)>,
+}
+
+/// Versions in which the objects of one resource are stored, read from storage itself: the API converts every object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredVersionsSummary {
+    /// Like the name of the StorageVersion object, `group.resource`.
+    pub name: String,
+    /// Versions and numbers of objects, ordered by version.
+    pub versions: Vec<(String, u64)>,
 }
 
 /// State of a rolling upgrade.

@@ -48,7 +48,8 @@ pub type DefinedResources = BTreeSet<DefinedResource>;
 pub struct SharedResources {
     /// The names, which are excluded from peers' documents.
     pub defined: Arc<DefinedResources>,
-    /// The groups for the merged discovery document. They come after built-in groups.
+    /// The groups for the merged discovery document, in order. A group without versions is a built-in one: it marks a place in the
+    /// order. A group that no built-in one follows comes last.
     pub groups: Arc<GroupDiscoveryList>,
 }
 

@@ -32,7 +32,7 @@ pub struct MergedInput {
     pub exclusion: Arc<Exclusion>,
     /// True for this server.
     pub is_own: bool,
-    /// The groups of custom resources. They count as part of every document, so that all servers order them alike.
+    /// The groups of custom resources and of extension API servers. They count as part of every document, so that all servers order them alike.
     pub shared_groups: Arc<GroupDiscoveryList>,
 }
 
@@ -160,10 +160,10 @@ fn merge_inputs(
     inputs.collect()
 }
 
-/// The groups of `/apis` without excluded resources, followed by the groups of custom resources.
+/// The groups of `/apis` without excluded resources, with the shared groups at their places.
 fn contribution_to_apis(input: &MergedInput) -> Arc<GroupDiscoveryList> {
     let own = exclude_from_groups(input.document.apis(), &input.exclusion, input.is_own);
-    if input.shared_groups.items().is_empty() { own } else { Arc::new(own.with_later_groups(&input.shared_groups)) }
+    if input.shared_groups.items().is_empty() { own } else { Arc::new(own.with_ordered_groups(&input.shared_groups)) }
 }
 
 fn contribution_to_core(input: &MergedInput) -> Arc<GroupDiscoveryList> {

@@ -64,8 +64,8 @@ impl Definitions {
         }
         let name = qualified_name(&resource.group, &resource.resource);
         let finding = |effect, evidence: String, cure: &str| {
-            let (resource, cure) = (name.clone(), cure.to_owned());
-            Finding { effect, resource, evidence, cure, objects: Vec::new() }
+            let (resource, field, cure) = (name.clone(), String::new(), cure.to_owned());
+            Finding { effect, resource, field, evidence, cure, objects: Vec::new() }
         };
         let Some(versions) = self.versions.get(&(resource.group.clone(), resource.resource.clone())) else {
             if self.unread > 0 {

@@ -5,14 +5,17 @@
 //!
 //! Reading order: [`envelope`] (what one value says of itself), [`encryption`] (values that are encrypted), [`key_layout`]
 //! (which resource a key belongs to), [`inventory`] (the sums), [`clients`] (who uses which version), [`verdict`] (what another
-//! release would do) and [`table`] (both as text). [`releases`] is the only module that uses `kinds`.
+//! release would do; `object_findings` looks into objects) and [`table`] (both as text). [`releases`] and [`flags`] are what
+//! releases know of built-in kinds and of flags.
 
 pub mod clients;
 mod definitions;
 pub mod encryption;
 pub mod envelope;
+pub mod flags;
 pub mod inventory;
 pub mod key_layout;
+mod object_findings;
 pub mod releases;
 pub mod table;
 pub mod verdict;

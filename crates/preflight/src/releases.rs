@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use api::GroupVersionKind;
 pub use kinds::Release;
 use kinds::groups::GROUPS;
-use kinds::{BuiltInGroup, BuiltInKind, FeatureGates, RuntimeConfig, ServedResources, types_of};
+use kinds::{BuiltInGroup, BuiltInKind, FeatureGates, ServedResources, types_of};
 use schema::{StructType, TypeForm, ValueType};
 use serde_json::{Map, Value};
+
+use crate::flags::{CheckedFlags, ServerFlags, StartRefusal};
 
 /// How deep objects may nest; serde_json's own limit is 128.
 const DEPTH_MAX: usize = 128;
@@ -38,10 +40,12 @@ fn stored_kind(group: &BuiltInGroup, kind: &BuiltInKind) -> StoredKind {
     StoredKind { group: group.name, resource: kind.plural, key_prefix: kind.key_prefix() }
 }
 
-/// The built-in part of a server of one release, started with these flags.
+/// The built-in part of a kube-apiserver of one release, started with these flags.
 #[derive(Debug)]
 pub struct TargetServer {
     release: Release,
+    /// Of the release that the server emulates.
+    gates: FeatureGates,
     served: ServedResources,
 }
 
@@ -57,32 +61,32 @@ pub enum Readability {
 }
 
 impl TargetServer {
-    /// A server with these values of `--feature-gates` and `--runtime-config`; kube-apiserver's own error text if it would
-    /// not start with them. Then the defaults are used.
-    pub fn new(release: Release, feature_gates: &str, runtime_config: &str) -> (Self, Vec<String>) {
-        let mut refusals = Vec::new();
-        let gates = FeatureGates::parse(release, feature_gates).unwrap_or_else(|error| {
-            refusals.push(format!("--feature-gates: {error}"));
-            FeatureGates::new(release)
-        });
-        let config = RuntimeConfig::parse(release, runtime_config).unwrap_or_else(|error| {
-            refusals.push(format!("--runtime-config: {error}"));
-            RuntimeConfig::default()
-        });
-        (Self { release, served: ServedResources::new(&gates, &config) }, refusals)
+    /// A server with these flags, and why it would not start with them. Refused flags count as not given.
+    pub fn new(release: Release, flags: &ServerFlags) -> (Self, Vec<StartRefusal>) {
+        let CheckedFlags { gates, runtime_config, refusals } = flags.check(release);
+        let served = ServedResources::new(&gates, &runtime_config);
+        (Self { release, gates, served }, refusals)
     }
 
-    /// The release of the server.
+    /// The release of the server's program.
     pub fn release(&self) -> Release {
         self.release
     }
 
+    /// The feature gates of the server.
+    pub fn gates(&self) -> &FeatureGates {
+        &self.gates
+    }
+
     /// How the server meets objects of a resource that are stored in `api_version`.
     pub fn readability(&self, group: &str, resource: &str, api_version: &str) -> Readability {
-        let stored = self.served.stored_resources().iter();
-        let mut stored = stored.filter(|stored| stored.encoding.group == group && stored.resource == resource);
-        let Some(found) = stored.next() else { return Readability::NotServed };
-        match found.decodable_versions.iter().any(|version| version.to_string() == api_version) {
+        let mut stored = self.served.stored_resources().iter();
+        let found = stored.find(|stored| stored.encoding.group == group && stored.resource == resource);
+        let Some(found) = found else { return Readability::NotServed };
+        let is_readable = found.decodable_versions.iter().any(|version| version.to_string() == api_version);
+        // Emulation changes what is served. What can be decoded is a matter of the program.
+        let is_emulating = self.gates.release() != self.release;
+        match is_readable || is_emulating && releases_that_read(group, resource, api_version).contains(&self.release) {
             true => Readability::Readable,
             false => Readability::Unreadable,
         }
@@ -99,20 +103,20 @@ impl TargetServer {
     pub fn serves(&self, group: &str, version: &str, resource: &str) -> bool {
         self.served.get(group, version, resource).is_some()
     }
+}
 
-    /// The fields of a stored object that the server drops when it writes the object: known to some release, not to this
-    /// one. Lists are written without an index: `spec.containers[].restartPolicyRules`. `None` if there is no
-    /// fields of that version, as for versions that are stored and never served.
-    pub fn dropped_fields(
-        &self,
-        object: &Map<String, Value>,
-        kind: GroupVersionKind<&str>,
-    ) -> Option<BTreeSet<String>> {
-        let target = types_of(self.release).for_kind(kind)?;
-        let mut dropped = BTreeSet::new();
-        walk_struct(object, target, "", 0, &mut dropped);
-        Some(dropped)
-    }
+/// Removes the fields of an object that a server of the release drops when it writes the object, and returns those that some
+/// other release knows. Lists are written without an index: `spec.containers[].restartPolicyRules`. `None` if the fields of
+/// that version are not known, as for versions that are stored and never served.
+pub fn drop_fields(
+    release: Release,
+    object: &mut Map<String, Value>,
+    kind: GroupVersionKind<&str>,
+) -> Option<BTreeSet<String>> {
+    let target = types_of(release).for_kind(kind)?;
+    let mut dropped = BTreeSet::new();
+    walk_struct(object, target, "", 0, &mut dropped);
+    Some(dropped)
 }
 
 /// True if some known release can serve it.
@@ -140,7 +144,7 @@ pub fn decode_protobuf(value: &[u8], kind: GroupVersionKind<&str>) -> Option<Map
 }
 
 fn walk_struct(
-    object: &Map<String, Value>,
+    object: &mut Map<String, Value>,
     target: StructType<'_>,
     path: &str,
     depth: usize,
@@ -149,28 +153,30 @@ fn walk_struct(
     if depth > DEPTH_MAX {
         return;
     }
-    for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+    object.retain(|name, value| {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        match target.field(name) {
-            Some(field) => walk_value(value, field.value_type(), &path, depth + 1, dropped),
-            None if is_known_to_some_release(target, name) => {
+        let Some(field) = target.field(name) else {
+            let is_dropped = !value.is_null() && is_known_to_some_release(target, name);
+            if is_dropped {
                 dropped.insert(path);
             }
-            None => {}
-        }
-    }
+            return !is_dropped;
+        };
+        walk_value(value, field.value_type(), &path, depth + 1, dropped);
+        true
+    });
 }
 
-fn walk_value(value: &Value, shape: ValueType<'_>, path: &str, depth: usize, dropped: &mut BTreeSet<String>) {
+fn walk_value(value: &mut Value, shape: ValueType<'_>, path: &str, depth: usize, dropped: &mut BTreeSet<String>) {
     match (shape.form(), value) {
         (TypeForm::Struct(inner), Value::Object(object)) => walk_struct(object, inner, path, depth, dropped),
         (TypeForm::List(items), Value::Array(list)) => {
             let path = format!("{path}[]");
-            list.iter().for_each(|item| walk_value(item, items, &path, depth + 1, dropped));
+            list.iter_mut().for_each(|item| walk_value(item, items, &path, depth + 1, dropped));
         }
         (TypeForm::Map(values), Value::Object(map)) => {
             let path = format!("{path}{{}}");
-            map.values().for_each(|value| walk_value(value, values, &path, depth + 1, dropped));
+            map.values_mut().for_each(|value| walk_value(value, values, &path, depth + 1, dropped));
         }
         _ => {}
     }
@@ -180,6 +186,15 @@ fn is_known_to_some_release(target: StructType<'_>, field: &str) -> bool {
     let definition = target.definition();
     let has_field = |release| types_of(release).for_definition(&definition).and_then(|known| known.field(field));
     Release::ALL.into_iter().any(|release| has_field(release).is_some())
+}
+
+/// `1.33 to 1.36`, `1.31`, `no known release`.
+pub(crate) fn release_list(releases: &[Release]) -> String {
+    match (releases.first(), releases.last()) {
+        (Some(first), Some(last)) if first == last => first.to_string(),
+        (Some(first), Some(last)) => format!("{first} to {last}"),
+        _ => "no known release".to_owned(),
+    }
 }
 
 #[cfg(test)]

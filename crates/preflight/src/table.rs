@@ -176,7 +176,9 @@ const fn effect_heading(effect: FindingEffect) -> &'static str {
         FindingEffect::Unreadable => "UNREADABLE",
         FindingEffect::Unjudged => "CANNOT BE JUDGED",
         FindingEffect::Invisible => "INVISIBLE",
+        FindingEffect::WritesRefused => "WRITES REFUSED",
         FindingEffect::FieldsDropped => "FIELDS DROPPED",
+        FindingEffect::GateDiffers => "GATE DIFFERS",
         FindingEffect::ClientsRefused => "CLIENTS REFUSED",
     }
 }

@@ -1,28 +1,21 @@
 //! What a server of another release would do to what is stored: findings with their evidence and their cure.
 //!
 //! [`PreflightBuilder`] takes the same keys and values as an inventory, and looks into the objects of built-in kinds for
-//! fields that the target release does not have. [`Preflight::safe`] is true only if nothing was found.
+//! fields and values that the target release does not have. [`Preflight::safe`] is true only if nothing was found.
 
-use std::collections::BTreeMap;
-
-use api::{GroupVersion, GroupVersionKind};
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-use crate::clients::ClientUse;
+use crate::clients::{ClientUse, ClientUses};
 use crate::definitions::Definitions;
 use crate::encryption::EncryptionConfig;
-use crate::envelope::{Envelope, StoredMediaType};
+use crate::flags::StartRefusal;
 use crate::inventory::{Inventory, InventoryBuilder, ResourceInventory, StoredForm};
-use crate::key_layout::{KeyOwner, ResourceClass};
-use crate::releases::{self, Readability, Release, TargetServer};
+use crate::key_layout::ResourceClass;
+use crate::object_findings::ObjectFindings;
+use crate::releases::{self, Readability, Release, TargetServer, release_list};
 
 /// Objects that are named per finding: enough to act on, and little enough to read.
 pub const OBJECTS_NAMED_MAX: usize = 20;
-/// Fields per resource that are told apart; a release adds fewer to all kinds together.
-const FIELDS_MAX: usize = 256;
-/// Managers that are named per object.
-const MANAGERS_MAX: usize = 4;
 
 /// The result of a preflight.
 #[derive(Debug, Serialize)]
@@ -55,6 +48,9 @@ pub struct Finding {
     pub effect: FindingEffect,
     /// The resource, `deployments.apps`; empty for flags.
     pub resource: String,
+    /// The field, `spec.containers[].restartPolicyRules`; its name alone if it belongs to a gate; empty if the finding is not
+    /// about a field.
+    pub field: String,
     /// What was seen.
     pub evidence: String,
     /// What to do about it.
@@ -75,17 +71,15 @@ pub enum FindingEffect {
     Unjudged,
     /// Objects that stay in storage, and that no client can see, change or delete.
     Invisible,
+    /// Objects with values that the server refuses: they cannot be updated.
+    WritesRefused,
     /// Fields that the server drops when it next writes the object.
     FieldsDropped,
+    /// Fields and values of a feature gate that has another setting there: stored objects keep them, and new objects lose
+    /// the fields or are refused.
+    GateDiffers,
     /// Requests of clients that the server answers 404.
     ClientsRefused,
-}
-
-/// The objects that have a field which the target does not know.
-#[derive(Debug, Default)]
-struct FieldUse {
-    count: u64,
-    objects: Vec<String>,
 }
 
 /// Collects what a preflight needs from keys and values in any order.
@@ -93,12 +87,10 @@ struct FieldUse {
 pub struct PreflightBuilder {
     inventory: InventoryBuilder,
     target: TargetServer,
-    refusals: Vec<String>,
-    /// By resource name and field.
-    fields: BTreeMap<(String, String), FieldUse>,
+    refusals: Vec<StartRefusal>,
+    objects: ObjectFindings,
     definitions: Definitions,
     from: Option<Release>,
-    unread_objects: u64,
 }
 
 impl PreflightBuilder {
@@ -106,11 +98,11 @@ impl PreflightBuilder {
     pub fn new(
         prefix: &str,
         encryption: Option<EncryptionConfig>,
-        (target, refusals): (TargetServer, Vec<String>),
+        (target, refusals): (TargetServer, Vec<StartRefusal>),
     ) -> Self {
         let inventory = InventoryBuilder::new(prefix, encryption);
-        let (fields, definitions) = (BTreeMap::new(), Definitions::default());
-        Self { inventory, target, refusals, fields, definitions, from: None, unread_objects: 0 }
+        let (objects, definitions) = (ObjectFindings::default(), Definitions::default());
+        Self { inventory, target, refusals, objects, definitions, from: None }
     }
 
     /// With the release that the servers have now, to say what closes the way back to it.
@@ -127,37 +119,33 @@ impl PreflightBuilder {
     /// Discards everything that was added.
     pub fn reset(&mut self) {
         self.inventory.reset();
-        self.fields.clear();
+        self.objects = ObjectFindings::default();
         self.definitions.clear();
-        self.unread_objects = 0;
     }
 
     /// Adds one value. A key outside the prefix is ignored.
     pub fn add(&mut self, key: &[u8], value: &[u8], revision: u64) {
-        let Self { inventory, target, fields, definitions, unread_objects, .. } = self;
+        let Self { inventory, target, objects, definitions, .. } = self;
         inventory.add_and_inspect(key, value, revision, |owner, envelope, plain| {
             definitions.add(owner, envelope, plain);
-            if let Some(dropped) = dropped_fields(target, owner, envelope, plain, unread_objects) {
-                dropped.record(fields, owner);
-            }
+            objects.add(target, owner, envelope, plain);
         });
     }
 
-    /// The verdict on what was added, read at `revision` from `source`.
-    pub fn finish(self, source: String, revision: u64, clients: &[ClientUse]) -> Preflight {
-        let Self { inventory, target, refusals, fields, definitions, from, unread_objects } = self;
+    /// The verdict on what was added, read at `revision` from `source`, and on what clients use.
+    pub fn finish(self, source: String, revision: u64, clients: &ClientUses) -> Preflight {
+        let Self { inventory, target, refusals, objects, definitions, from } = self;
         let inventory = inventory.finish(source, revision);
-        let mut findings: Vec<Finding> = refusals.iter().map(|refusal| start_refused(refusal)).collect();
+        let mut not_looked_at = not_looked_at(&inventory, definitions.unread(), objects.unread());
+        not_looked_at.extend(clients.not_known());
+        let mut findings: Vec<Finding> = refusals.into_iter().map(start_refused).collect();
         for resource in &inventory.resources {
             findings.extend(judge_resource(resource, &target));
             findings.extend(definitions.judge(resource));
         }
-        findings.extend(
-            fields.into_iter().map(|((resource, field), found)| fields_dropped(&target, resource, &field, found)),
-        );
-        findings.extend(clients.iter().filter_map(|client| client_refused(&target, client)));
+        findings.extend(objects.finish(&target));
+        findings.extend(clients.uses.iter().filter_map(|client| client_refused(&target, client)));
         findings.sort_by_key(|finding| finding.effect);
-        let not_looked_at = not_looked_at(&inventory, clients.is_empty(), unread_objects, definitions.unread());
         let to = target.release().to_string();
         let closes_way_back = from.map(|from| closing_resources(&inventory, &target, from)).unwrap_or_default();
         let from = from.map(|from| from.to_string());
@@ -178,87 +166,13 @@ fn closing_resources(inventory: &Inventory, target: &TargetServer, from: Release
     closing.collect()
 }
 
-struct DroppedFields {
-    paths: Vec<String>,
-    object: Map<String, Value>,
-}
-
-/// The fields of one object that the target drops; `None` if there are none or the object is not of a built-in kind.
-fn dropped_fields(
-    target: &TargetServer,
-    owner: &KeyOwner<'_>,
-    envelope: &Envelope<'_>,
-    plain: &[u8],
-    unread_objects: &mut u64,
-) -> Option<DroppedFields> {
-    let Envelope::Object { media_type, api_version, kind } = envelope else { return None };
-    if owner.class != ResourceClass::BuiltIn {
-        return None;
-    }
-    let GroupVersion { group, version } = GroupVersion::parse(api_version).ok()?;
-    let kind = GroupVersionKind { group, version, kind: &**kind };
-    if target.readability(owner.group, owner.resource, api_version) != Readability::Readable {
-        return None;
-    }
-    let decoded = match media_type {
-        StoredMediaType::Json => serde_json::from_slice(plain).ok(),
-        StoredMediaType::Protobuf => releases::decode_protobuf(plain, kind),
-        StoredMediaType::Cbor => None,
-    };
-    let found = decoded.and_then(|object: Map<String, Value>| {
-        let paths: Vec<String> = target.dropped_fields(&object, kind)?.into_iter().collect();
-        Some(DroppedFields { paths, object })
-    });
-    if found.is_none() {
-        *unread_objects += 1;
-    }
-    found.filter(|found| !found.paths.is_empty())
-}
-
-impl DroppedFields {
-    fn record(self, fields: &mut BTreeMap<(String, String), FieldUse>, owner: &KeyOwner<'_>) {
-        let resource = qualified_name(owner.group, owner.resource);
-        for path in self.paths {
-            let managers = managers_of(&self.object, &path);
-            let place = (resource.clone(), path);
-            if fields.len() >= FIELDS_MAX && !fields.contains_key(&place) {
-                continue;
-            }
-            let found = fields.entry(place).or_default();
-            found.count += 1;
-            if found.objects.len() < OBJECTS_NAMED_MAX {
-                found.objects.push(match managers.is_empty() {
-                    true => owner.name.to_owned(),
-                    false => format!("{} (set by {})", owner.name, managers.join(", ")),
-                });
-            }
-        }
-    }
-}
-
-/// The field managers whose field set has a field of this name, wherever it is in the object.
-fn managers_of(object: &Map<String, Value>, path: &str) -> Vec<String> {
-    let last = path.rsplit('.').next().unwrap_or_default();
-    let field = format!("f:{}", last.trim_end_matches("[]").trim_end_matches("{}"));
-    let entries = object.get("metadata").and_then(|metadata| metadata["managedFields"].as_array());
-    let has_field = |entry: &&Value| contains_key(&entry["fieldsV1"], &field);
-    let managers = entries.into_iter().flatten().filter(has_field).filter_map(|entry| entry["manager"].as_str());
-    let mut managers: Vec<String> = managers.take(MANAGERS_MAX).map(str::to_owned).collect();
-    managers.dedup();
-    managers
-}
-
-fn contains_key(fields: &Value, name: &str) -> bool {
-    let Some(fields) = fields.as_object() else { return false };
-    fields.iter().any(|(key, inner)| key == name || contains_key(inner, name))
-}
-
-fn start_refused(refusal: &str) -> Finding {
+fn start_refused(StartRefusal { evidence, cure }: StartRefusal) -> Finding {
     Finding {
         effect: FindingEffect::StartRefused,
         resource: String::new(),
-        evidence: refusal.to_owned(),
-        cure: "Remove it from the flags of the servers of that release.".to_owned(),
+        field: String::new(),
+        evidence,
+        cure,
         objects: Vec::new(),
     }
 }
@@ -270,6 +184,7 @@ fn judge_resource(resource: &ResourceInventory, target: &TargetServer) -> Vec<Fi
         findings.push(Finding {
             effect: FindingEffect::Unreadable,
             resource: name.clone(),
+            field: String::new(),
             evidence: format!("{} cannot be decoded by any release", count_of(resource.undecodable.count, "value")),
             cure: "Restore or delete these keys in storage.".to_owned(),
             objects: resource.undecodable.keys.iter().map(|found| format!("{}: {}", found.key, found.reason)).collect(),
@@ -282,7 +197,8 @@ fn judge_resource(resource: &ResourceInventory, target: &TargetServer) -> Vec<Fi
 
 fn judge_form(resource: &ResourceInventory, name: &str, form: &StoredForm, target: &TargetServer) -> Option<Finding> {
     let finding = |effect, evidence, cure| {
-        Some(Finding { effect, resource: name.to_owned(), evidence, cure, objects: Vec::new() })
+        let (resource, field) = (name.to_owned(), String::new());
+        Some(Finding { effect, resource, field, evidence, cure, objects: Vec::new() })
     };
     let Some(api_version) = &form.api_version else {
         let evidence = format!("{} with a version that encryption or encoding hides", count_of(form.objects, "object"));
@@ -320,22 +236,8 @@ fn judge_form(resource: &ResourceInventory, name: &str, form: &StoredForm, targe
     }
 }
 
-fn fields_dropped(target: &TargetServer, resource: String, field: &str, found: FieldUse) -> Finding {
-    let release = target.release();
-    Finding {
-        effect: FindingEffect::FieldsDropped,
-        resource,
-        evidence: format!(
-            "{} with {field}, which a kube-apiserver of {release} does not have and drops at their next write",
-            count_of(found.count, "object")
-        ),
-        cure: "Have the owners remove the field, or accept the loss.".to_owned(),
-        objects: found.objects,
-    }
-}
-
 fn client_refused(target: &TargetServer, client: &ClientUse) -> Option<Finding> {
-    let ClientUse { group, version, resource, user, user_agent, requests } = client;
+    let ClientUse { group, version, resource, requests, .. } = client;
     if !releases::is_built_in(group, version, resource) || target.serves(group, version, resource) {
         return None;
     }
@@ -343,9 +245,11 @@ fn client_refused(target: &TargetServer, client: &ClientUse) -> Option<Finding> 
     Some(Finding {
         effect: FindingEffect::ClientsRefused,
         resource: qualified_name(group, resource),
+        field: String::new(),
         evidence: format!(
-            "{} for {prefix}{version} by {user} ({user_agent}); {} does not serve it",
+            "{} for {prefix}{version} by {}; {} does not serve it",
             count_of(*requests, "request"),
+            client.client(),
             target.release()
         ),
         cure: "Move the client to a version that both releases serve.".to_owned(),
@@ -353,12 +257,7 @@ fn client_refused(target: &TargetServer, client: &ClientUse) -> Option<Finding> 
     })
 }
 
-fn not_looked_at(
-    inventory: &Inventory,
-    has_no_clients: bool,
-    unread_objects: u64,
-    unread_definitions: u64,
-) -> Vec<String> {
+fn not_looked_at(inventory: &Inventory, unread_definitions: u64, unread_objects: u64) -> Vec<String> {
     let mut sentences = inventory.not_known.clone();
     let of_class = |class| inventory.resources.iter().filter(move |resource| resource.class == class);
     let custom: u64 = of_class(ResourceClass::Custom).map(|resource| resource.objects).sum();
@@ -384,12 +283,11 @@ fn not_looked_at(
             count_of(unread_objects, "object")
         ));
     }
-    if has_no_clients {
-        sentences.push("Clients: give --audit-log to see which use versions that go.".to_owned());
-    }
-    sentences.push("Values of enumerations, and fields behind feature gates that the release has off.".to_owned());
-    sentences
-        .push("Webhooks, aggregated API servers, etcd's own version, other components than the API server.".to_owned());
+    sentences.push(
+        "Rules that compare an object with its former state, and rules of admission: webhooks, policies, quotas."
+            .to_owned(),
+    );
+    sentences.push("Aggregated API servers, etcd's own version, other components than the API server.".to_owned());
     sentences
 }
 
@@ -397,15 +295,6 @@ fn not_looked_at(
 pub(crate) fn count_of(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
-}
-
-/// `1.33 to 1.36`, `1.31`, `no known release`.
-fn release_list(releases: &[Release]) -> String {
-    match (releases.first(), releases.last()) {
-        (Some(first), Some(last)) if first == last => first.to_string(),
-        (Some(first), Some(last)) => format!("{first} to {last}"),
-        _ => "no known release".to_owned(),
-    }
 }
 
 pub(crate) fn qualified_name(group: &str, resource: &str) -> String {

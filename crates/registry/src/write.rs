@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::GroupResource;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use object::StoredObject;
 use store::{Compare, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
@@ -53,6 +54,26 @@ pub struct CompanionWrite {
     /// The resource of the object that the key holds, which must have a permit of its own. `None` for a key that holds
     /// no object of a resource.
     pub resource: Option<CompanionResource>,
+}
+
+/// The last step of a decision, which may wait for something that must not be held while decisions are made.
+pub trait WriteCompletion<E>: Sync {
+    /// Adds companions to a decision that is about to be committed, or refuses it. `None` if there is nothing to add.
+    fn complete<'a>(&'a self, decided: &'a mut DecidedWrite) -> Option<BoxFuture<'a, Result<(), E>>>;
+
+    /// True if the caller does what the last decision lacked and writes again, so that a refusal of a new object is returned
+    /// before the newest state is read.
+    fn is_write_repeated(&self) -> bool {
+        false
+    }
+}
+
+struct NoCompletion;
+
+impl<E> WriteCompletion<E> for NoCompletion {
+    fn complete<'a>(&'a self, _decided: &'a mut DecidedWrite) -> Option<BoxFuture<'a, Result<(), E>>> {
+        None
+    }
 }
 
 /// The resource of a [`CompanionWrite`].
@@ -196,7 +217,20 @@ impl Registry {
         resource_cache: &ResourceCache,
         key: &Key,
         conditions: WriteConditions<'_>,
+        decide: impl FnMut(Option<&StoredObject>) -> Result<DecidedWrite, E>,
+    ) -> Result<WriteOutcome, WriteError<E>> {
+        self.write_completed(resource, resource_cache, key, conditions, decide, &NoCompletion).await
+    }
+
+    /// Like [`Self::write_with_companions`], where `completion` adds to each decision before it is committed.
+    pub async fn write_completed<E>(
+        &self,
+        resource: GroupResource<&str>,
+        resource_cache: &ResourceCache,
+        key: &Key,
+        conditions: WriteConditions<'_>,
         mut decide: impl FnMut(Option<&StoredObject>) -> Result<DecidedWrite, E>,
+        completion: &dyn WriteCompletion<E>,
     ) -> Result<WriteOutcome, WriteError<E>> {
         let mut current = resource_cache.get(key);
         let mut is_newest = false;
@@ -206,8 +240,14 @@ impl Registry {
                 check_decodable(cached)?;
             }
             let decided = match decide(latest.and_then(stored_object)) {
+                Ok(decided) => complete(completion, decided).await,
+                refused @ Err(_) => refused,
+            };
+            let decided = match decided {
                 Ok(decided) if decided.decision != WriteDecision::Keep || is_newest => decided,
-                Err(refusal) if is_newest => return Err(WriteError::Refused(refusal)),
+                Err(refusal) if is_newest || latest.is_none() && completion.is_write_repeated() => {
+                    return Err(WriteError::Refused(refusal));
+                }
                 // The decision may differ on the newest state.
                 Ok(_) | Err(_) => {
                     current = self.read_newest(key).await?;
@@ -391,6 +431,16 @@ struct WriteTarget<'a> {
 enum CommitOutcome {
     Committed(Revision),
     Conflict(Option<StoreEntry>),
+}
+
+async fn complete<E>(completion: &dyn WriteCompletion<E>, mut decided: DecidedWrite) -> Result<DecidedWrite, E> {
+    if decided.decision != WriteDecision::Keep {
+        let completing = completion.complete(&mut decided);
+        if let Some(completing) = completing {
+            completing.await?;
+        }
+    }
+    Ok(decided)
 }
 
 fn op_of(key: &Key, decision: &WriteDecision) -> Option<Op> {

@@ -26,7 +26,8 @@ pub use quantity::{compare_quantities, quantity_in_billionths};
 pub use table::TypeTable;
 pub use type_check::{TypeMismatchError, cannot_be_handled_message, check_types, strict_decoding_error};
 pub use types::{
-    ListMapKeys, PatchRule, SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType, ZeroEncoding,
+    FieldUnion, ListMapKeys, PatchRule, SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType,
+    ZeroEncoding,
 };
 
 /// The table of built-in types, for tests.

@@ -16,12 +16,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA512};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Types;
 
 pub use kept::KeptDocuments;
-pub use operation::{OpenApiOperation, OperationAction};
+pub use operation::{ConnectMethod, OpenApiOperation, OperationAction, ServerPage};
 pub use part::{JsonMembers, OpenApiPart};
 pub use types::{Dialect, definitions};
 
@@ -60,8 +61,10 @@ impl<'a> ApiDescription<'a> {
         paths.push_to(&mut body);
         body.push_str(r#","components":{"securitySchemes":"#);
         body.push_str(&security_definitions().to_string());
-        body.push_str(r#","schemas":"#);
-        schemas.push_to(&mut body);
+        if !schemas.is_empty() {
+            body.push_str(r#","schemas":"#);
+            schemas.push_to(&mut body);
+        }
         body.push_str("}}");
         OpenApiDocument::new(body)
     }
@@ -155,11 +158,35 @@ pub fn index_document<'d>(addresses: impl Iterator<Item = (&'d str, &'d str)>) -
     OpenApiDocument::new(body)
 }
 
+/// Parses an index: the hashes of the documents by path below `/openapi/v3/`. Documents without a hash are left out, and those whose
+/// hash has characters that do not belong into a URL.
+pub fn parse_index(body: &[u8]) -> Result<BTreeMap<Box<str>, Box<str>>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Index {
+        paths: BTreeMap<Box<str>, Entry>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        #[serde(rename = "serverRelativeURL")]
+        server_relative_url: String,
+    }
+    let index: Index = serde_json::from_slice(body)?;
+    let addresses = index.paths.into_iter().filter_map(|(path, entry)| {
+        let hash = entry.server_relative_url.split_once("?hash=")?.1;
+        hash.bytes().all(|byte| byte.is_ascii_alphanumeric()).then(|| (path, hash.into()))
+    });
+    Ok(addresses.collect())
+}
+
 /// The SHA-512 of the concatenated pieces in upper-case hexadecimal.
 pub fn hash<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Box<str> {
     let mut context = Context::new(&SHA512);
     pieces.into_iter().for_each(|piece| context.update(piece));
-    context.finish().as_ref().iter().map(|byte| format!("{byte:02X}")).collect::<String>().into()
+    let nibble = |value: u8| char::from(b"0123456789ABCDEF"[usize::from(value & 0xF)]);
+    let digest = context.finish();
+    let mut text = String::with_capacity(2 * digest.as_ref().len());
+    digest.as_ref().iter().for_each(|byte| text.extend([nibble(byte >> 4), nibble(*byte)]));
+    text.into()
 }
 
 fn security_definitions() -> Value {

@@ -28,6 +28,17 @@ pub(crate) struct TypePackage {
     /// Empty if no type of the package is a kind.
     pub(crate) version: &'static str,
     types: Range<usize>,
+    pub(crate) enums: Vec<ValuesRow>,
+    pub(crate) unions: Vec<ValuesRow>,
+}
+
+/// The values of a string type, or the fields of a union.
+#[derive(Debug)]
+pub(crate) struct ValuesRow {
+    pub(crate) name: &'static str,
+    /// Values are separated by commas; the discriminator of a union stands before its fields.
+    pub(crate) values: &'static str,
+    pub(crate) releases: ReleaseMask,
 }
 
 #[derive(Debug)]
@@ -51,6 +62,15 @@ pub(crate) struct FieldRow {
     pub(crate) topology: Option<Topology<'static>>,
     pub(crate) patch: Option<PatchRule<'static>>,
     pub(crate) releases: ReleaseMask,
+}
+
+impl ValuesRow {
+    /// `enum NAME RELEASES VALUES`, `union TYPE RELEASES DISCRIMINATOR FIELDS`.
+    fn parse(line: &'static str) -> Option<Self> {
+        let mut words = line.splitn(4, ' ').skip(1);
+        let (name, releases, values) = (words.next()?, ReleaseMask::parse(words.next()?)?, words.next()?);
+        Some(Self { name, values, releases })
+    }
 }
 
 /// A set of releases, one bit for each minor version.
@@ -121,7 +141,7 @@ impl TypeTable {
         let mut lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
         let mut position = 0;
         while let Some(head) = lines.next() {
-            if head.starts_with("package ") {
+            if ["package ", "enum ", "union "].iter().any(|word| head.starts_with(word)) {
                 continue;
             }
             let start = table.fields.len();
@@ -145,10 +165,16 @@ impl TypeTable {
         if word == "package" {
             let (group, version) = words.next().map_or(("", ""), |text| text.split_once('/').unwrap_or(("", text)));
             let types = self.types.len()..self.types.len();
-            self.packages.push(TypePackage { name, group, version, types });
+            self.packages.push(TypePackage { name, group, version, types, enums: Vec::new(), unions: Vec::new() });
             return;
         }
         let package = self.packages.len().checked_sub(1).expect("a type has a package before it");
+        if let "enum" | "union" = word {
+            let row = ValuesRow::parse(line).unwrap_or_else(|| panic!("no enumeration or union: {line}"));
+            let package = &mut self.packages[package];
+            if word == "enum" { &mut package.enums } else { &mut package.unions }.push(row);
+            return;
+        }
         let rest: Vec<&'static str> = words.filter(|word| *word != "of").collect();
         self.types.push(TypeRow {
             name,
@@ -197,7 +223,7 @@ impl FieldsReader<'_> {
         self.parse_field("apiVersion - string");
         self.parse_field("kind - string");
         if word == Some("list") {
-            self.parse_field("metadata 1 meta.v1.ListMeta");
+            self.parse_field("metadata 1+ meta.v1.ListMeta");
             let listed = words.nth(2).expect("a list has an item type");
             let items = self.resolve(listed);
             let shape = ValueTypeRow::unnamed(TypeWord::List(Box::new(ValueTypeRow::unnamed(items))));

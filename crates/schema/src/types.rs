@@ -118,6 +118,23 @@ pub enum ZeroEncoding {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ListMapKeys<'t>(pub(crate) &'t str);
 
+/// Fields of which one may be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldUnion<'t>(&'t str);
+
+impl<'t> FieldUnion<'t> {
+    /// The field that names the one that is set.
+    pub fn discriminator(self) -> Option<&'t str> {
+        self.0.split_once(' ').map(|(discriminator, _)| discriminator).filter(|name| *name != "-")
+    }
+
+    /// The fields, with their names in the discriminator.
+    pub fn fields(self) -> impl Iterator<Item = (&'t str, &'t str)> {
+        let fields = self.0.split_once(' ').map_or("", |(_, fields)| fields);
+        fields.split(',').filter_map(|field| field.split_once('='))
+    }
+}
+
 /// How a strategic merge patch treats a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchRule<'t> {
@@ -181,6 +198,13 @@ impl<'t> StructType<'t> {
     /// Merge behaviour of the type, if declared.
     pub fn topology(self) -> Option<Topology<'t>> {
         self.row.topology
+    }
+
+    /// The fields of which one may be set, if declared and known in this release.
+    pub fn union(self) -> Option<FieldUnion<'t>> {
+        let unions = &self.types.table.packages[self.row.package].unions;
+        let found = unions.iter().find(|row| row.name == self.row.name)?;
+        found.releases.contains(self.types.release).then_some(FieldUnion(found.values))
     }
 
     /// The field of this name.
@@ -283,6 +307,13 @@ impl<'t> ValueType<'t> {
                 TypeForm::Struct(StructType { row: &self.owner.types.table.types[*index], types: self.owner.types })
             }
         }
+    }
+
+    /// The values of an enumeration, sorted; `None` if the text is any, or if the table does not know the values in this release.
+    pub fn enum_values(self) -> Option<impl Iterator<Item = &'t str>> {
+        let package = &self.owner.types.table.packages[self.owner.row.package];
+        let found = package.enums.iter().find(|row| Some(row.name) == self.row.name)?;
+        found.releases.contains(self.owner.types.release).then(|| found.values.split(','))
     }
 
     /// The type's name in Go's decoder: `v1.PullPolicy`, `[]v1.Container`, `map[string]string`.

@@ -58,6 +58,9 @@ pub(crate) fn random_tokens() -> ControllerTokens {
         resource_quota_controller: random_token(),
         policy_status_controller: random_token(),
         storage_version_migrator: random_token(),
+        claim_protection_controller: random_token(),
+        volume_protection_controller: random_token(),
+        class_protection_controller: random_token(),
         controller_manager: random_token(),
         server: random_token(),
     }
@@ -83,6 +86,9 @@ impl ControllerConfig {
             account(&tokens.resource_quota_controller, "resourcequota-controller"),
             account(&tokens.policy_status_controller, "validatingadmissionpolicy-status-controller"),
             account(&tokens.storage_version_migrator, "storage-version-migrator-controller"),
+            account(&tokens.claim_protection_controller, "pvc-protection-controller"),
+            account(&tokens.volume_protection_controller, "pv-protection-controller"),
+            account(&tokens.class_protection_controller, "volumeattributesclass-protection-controller"),
             (controller_manager.clone(), User::named(access::user::KUBE_CONTROLLER_MANAGER)),
             (server.clone(), masters),
         ]

@@ -295,6 +295,15 @@ fn health_checks(
             false => Err("not every extension API server was asked yet".to_owned()),
         }
     }));
+    let definitions = core.server.definitions();
+    checks.push(HealthCheck::new(
+        "poststarthook/crd-informer-synced",
+        HealthPages::ReadyOnly,
+        move || match definitions.has_synced() {
+            true => Ok(()),
+            false => Err("the custom resource definitions have not been read yet".to_owned()),
+        },
+    ));
     checks.extend(cluster.map(peers::StartedPeers::health_checks).into_iter().flatten());
     checks.push(check_draining(draining));
     checks

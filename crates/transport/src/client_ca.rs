@@ -8,6 +8,7 @@
 //! therefore separate from the handshake.
 
 mod authority_certificate;
+mod handshake_verifier;
 mod server_verifier;
 mod webhook_verifier;
 

@@ -1,12 +1,11 @@
-//! Accepted connections, and all machinery that only makes them cheaper: the threads they live on, writes that share a
-//! system call, timers without wake-ups.
+//! Accepted connections, and all machinery that only makes them cheaper: the threads they live on, and writes that share a
+//! system call.
 //!
 //! [`Acceptor`] assigns each connection to a worker: a thread with a single-threaded runtime. A task stays on its worker
 //! with everything it awaits, so no queue is shared and no other thread is woken. The price is that a long computation
 //! blocks every other connection of the worker, so such work belongs on the process-wide runtime. Other crates see no
 //! worker; the pools of [`peer`](crate::peer) keep a connection on the runtime that uses it.
 
-mod coarse_timer;
 mod workers;
 mod write_coalescer;
 
@@ -18,7 +17,6 @@ use tasks::Tasks;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-pub use coarse_timer::CoarseTimer;
 pub(crate) use workers::{RuntimeIndex, Workers};
 pub use write_coalescer::WriteCoalescer;
 
@@ -34,7 +32,7 @@ pub struct Acceptor {
 
 /// Reports whether the current thread is one that connections live on.
 pub fn is_connection_thread() -> bool {
-    RuntimeIndex::current().index() > 0
+    RuntimeIndex::current().is_worker()
 }
 
 impl Acceptor {

@@ -107,9 +107,12 @@ async fn run(args: InventoryArgs) -> anyhow::Result<ExitCode> {
 /// Reads every envelope below the prefix.
 pub(crate) async fn read_inventory(args: &StorageArgs) -> anyhow::Result<Inventory> {
     let encryption = args.encryption_provider_config.as_deref().map(read_encryption_config).transpose()?;
-    let mut builder = InventoryBuilder::new(&args.etcd_prefix, encryption);
+    scan(StorageReader::open(args).await?, InventoryBuilder::new(&args.etcd_prefix, encryption)).await
+}
+
+/// Reads every envelope below the prefix of the builder.
+pub(crate) async fn scan(storage: StorageReader, mut builder: InventoryBuilder) -> anyhow::Result<Inventory> {
     let prefix = builder.prefix().to_owned();
-    let storage = StorageReader::open(args).await?;
     let scanned = storage.scan(&prefix, |event| match event {
         ScanEvent::Restarted => builder.reset(),
         ScanEvent::Entry(entry) => builder.add(&entry.key, &entry.value, entry.revision.0),
@@ -125,6 +128,7 @@ pub(crate) struct StorageReader {
     source: String,
     backend: StorageBackend,
     tasks: Tasks,
+    shows_progress: bool,
 }
 
 enum StorageBackend {
@@ -152,11 +156,11 @@ impl StorageReader {
             config.timeouts.request = ETCD_REQUEST_TIMEOUT;
             let source = config.servers.join(",");
             let backend = StorageBackend::Etcd(EtcdStore::open(&config, tasks.clone()).await?);
-            Ok(Self { source, backend, tasks: tasks.clone() })
+            Ok(Self { source, backend, tasks: tasks.clone(), shows_progress: true })
         };
         let sqlite = |file: PathBuf| {
             let source = file.display().to_string();
-            Ok(Self { source, backend: StorageBackend::Sqlite(file), tasks: tasks.clone() })
+            Ok(Self { source, backend: StorageBackend::Sqlite(file), tasks: tasks.clone(), shows_progress: true })
         };
         if let Some(file) = &args.sqlite_file {
             return sqlite(file.clone());
@@ -182,6 +186,12 @@ impl StorageReader {
                 etcd(store::etcd::Config::new(vec![format!("http://127.0.0.1:{client_port}")])).await
             }
         }
+    }
+
+    /// Without progress on stderr.
+    #[must_use]
+    pub(crate) fn quiet(self) -> Self {
+        Self { shows_progress: false, ..self }
     }
 
     /// Reports every entry below `prefix` at one revision, which is returned.
@@ -210,7 +220,9 @@ impl StorageReader {
             for entry in &entries {
                 report(ScanEvent::Entry(entry));
             }
-            progress.add(entries.len() as u64, scan.total());
+            if self.shows_progress {
+                progress.add(entries.len() as u64, scan.total());
+            }
         }
         progress.clear();
         Ok(scan.revision())

@@ -5,6 +5,7 @@ mod demo;
 mod detach;
 mod environment;
 mod status;
+mod stored_versions;
 mod up;
 
 pub(crate) use environment::data_dir;

@@ -1,15 +1,17 @@
 //! `unskew preflight --to RELEASE`: whether servers of another release can take over what is stored.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::preflight::clients::{AuditLogReader, ClientUse};
+use ::preflight::clients::{ClientLogReader, ClientUses, LINE_BYTES_MAX};
+use ::preflight::flags::ServerFlags;
 use ::preflight::releases::{Release, TargetServer};
 use ::preflight::table::{render_plan, render_preflight};
 use ::preflight::verdict::{Preflight, PreflightBuilder};
 use anyhow::Context as _;
 use clap::Args;
+use object::decode::{self, BodyEncoding};
 
 use crate::inventory::{ScanEvent, StorageArgs, StorageReader, read_encryption_config};
 use crate::migrate::ServerList;
@@ -20,6 +22,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   unskew preflight --to 1.37 --etcd-servers https://10.0.0.1:2379 --etcd-cafile ca.crt --etcd-certfile c.crt --etcd-keyfile c.key
   unskew preflight --to 1.37 --kubeconfig admin.conf --etcd-servers … --plan   with the way back
   unskew preflight --to 1.33 --runtime-config storage.k8s.io/v1beta1=true --audit-log audit.log --plan
+  unskew preflight --to 1.33 --server-flags /etc/kubernetes/manifests/kube-apiserver.yaml
 
 Reads storage directly and changes nothing. Exits with 0 if nothing was found, with 1 if the change is not safe.";
 
@@ -39,6 +42,9 @@ pub(crate) struct PreflightArgs {
     pub(crate) server: Vec<String>,
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
+    /// The manifest of kube-apiserver's Pod, or its command line, unit or environment file: shows flags that stop the start
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server_flags: Option<PathBuf>,
     /// The --feature-gates that the servers of that release will be started with
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     pub(crate) feature_gates: Vec<String>,
@@ -48,6 +54,9 @@ pub(crate) struct PreflightArgs {
     /// An audit log of the servers, to see which clients use versions that go
     #[arg(long, value_name = "FILE")]
     pub(crate) audit_log: Vec<PathBuf>,
+    /// An access log of `unskew gateway`, for the same
+    #[arg(long, value_name = "FILE")]
+    pub(crate) access_log: Vec<PathBuf>,
     /// Print the steps of the change, too
     #[arg(long)]
     pub(crate) plan: bool,
@@ -69,9 +78,14 @@ pub(crate) fn main(args: PreflightArgs) -> ExitCode {
 }
 
 async fn run(args: PreflightArgs) -> anyhow::Result<ExitCode> {
-    let mut log = AuditLogReader::default();
+    let mut log = ClientLogReader::default();
     for file in &args.audit_log {
-        read_audit_log(file, &mut log).with_context(|| format!("--audit-log: {}", file.display()))?;
+        let read = read_log(file, &mut log, ClientLogReader::add_audit_line);
+        read.with_context(|| format!("--audit-log: {}", file.display()))?;
+    }
+    for file in &args.access_log {
+        let read = read_log(file, &mut log, ClientLogReader::add_access_line);
+        read.with_context(|| format!("--access-log: {}", file.display()))?;
     }
     let preflight = build_report(&args, &log.finish()).await?;
     let text = match &*args.output {
@@ -85,9 +99,9 @@ async fn run(args: PreflightArgs) -> anyhow::Result<ExitCode> {
 
 /// Scans all stored objects and reports what would break on the target release. A scan restarts, and the report with it,
 /// if its revision is compacted meanwhile.
-async fn build_report(args: &PreflightArgs, clients: &[ClientUse]) -> anyhow::Result<Preflight> {
+async fn build_report(args: &PreflightArgs, clients: &ClientUses) -> anyhow::Result<Preflight> {
     let encryption = args.storage.encryption_provider_config.as_deref().map(read_encryption_config).transpose()?;
-    let target = TargetServer::new(args.to, &args.feature_gates.join(","), &args.runtime_config.join(","));
+    let target = TargetServer::new(args.to, &server_flags(args)?);
     let from = args.from.or(ask_servers(args).await?);
     let mut builder = PreflightBuilder::new(&args.storage.etcd_prefix, encryption, target).coming_from(from);
     let prefix = builder.prefix().to_owned();
@@ -114,13 +128,56 @@ async fn ask_servers(args: &PreflightArgs) -> anyhow::Result<Option<Release>> {
     Ok(lowest)
 }
 
-/// One line at a time: audit logs are large.
-fn read_audit_log(file: &Path, log: &mut AuditLogReader) -> std::io::Result<()> {
+/// The flags of the file, then those given to this command.
+fn server_flags(args: &PreflightArgs) -> anyhow::Result<ServerFlags> {
+    let mut flags = match &args.server_flags {
+        Some(file) => read_server_flags(file).with_context(|| format!("--server-flags: {}", file.display()))?,
+        None => ServerFlags::default(),
+    };
+    flags.push("feature-gates", args.feature_gates.join(","));
+    flags.push("runtime-config", args.runtime_config.join(","));
+    Ok(flags)
+}
+
+fn read_server_flags(file: &Path) -> anyhow::Result<ServerFlags> {
+    let text = std::fs::read_to_string(file)?;
+    let manifest =
+        decode::decode_value(text.as_bytes(), BodyEncoding::Yaml).ok().filter(|decoded| decoded.value.is_object());
+    let flags = match manifest {
+        Some(decoded) => ServerFlags::from_manifest(&decoded.value).context("no container of kube-apiserver")?,
+        None => ServerFlags::from_command_line(&text),
+    };
+    anyhow::ensure!(!flags.is_empty(), "no flags in it");
+    Ok(flags)
+}
+
+/// One line at a time, because logs are large. Lines beyond the limit are skipped and counted.
+fn read_log(
+    file: &Path,
+    log: &mut ClientLogReader,
+    add_line: impl Fn(&mut ClientLogReader, &[u8]),
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(std::fs::File::open(file)?);
     let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        log.add_line(&line);
+    while (&mut reader).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? > 0 {
+        if line.len() == LINE_BYTES_MAX && !line.ends_with(b"\n") {
+            log.skip_line();
+            skip_rest_of_line(&mut reader)?;
+        } else {
+            add_line(log, &line);
+        }
         line.clear();
     }
     Ok(())
+}
+
+fn skip_rest_of_line(reader: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let buffer = reader.fill_buf()?;
+        let (length, end) = (buffer.len(), buffer.iter().position(|byte| *byte == b'\n'));
+        reader.consume(end.map_or(length, |end| end + 1));
+        if end.is_some() || length == 0 {
+            return Ok(());
+        }
+    }
 }

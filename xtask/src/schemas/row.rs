@@ -123,8 +123,8 @@ fn list_rule(property: &Value, shape: &str) -> Result<Option<String>> {
     if let Some(kind) = property["x-kubernetes-map-type"].as_str() {
         return Ok(Some(kind.to_owned()));
     }
-    // A list type is meaningful only on lists; bytes are a list in Go only.
-    if !shape.starts_with('[') {
+    // A list type is meaningful only on lists, among which Go counts bytes.
+    if !shape.starts_with('[') && shape != "bytes" {
         return Ok(None);
     }
     let Some(kind) = property["x-kubernetes-list-type"].as_str() else { return Ok(None) };
@@ -187,7 +187,7 @@ mod tests {
                 "x-kubernetes-patch-merge-key": "a"}"#,
             &expect!["[string] map(a,b) patch(merge,retainKeys:a)"],
         );
-        check(r#"{"type": "string", "format": "byte", "x-kubernetes-list-type": "atomic"}"#, &expect!["bytes"]);
+        check(r#"{"type": "string", "format": "byte", "x-kubernetes-list-type": "atomic"}"#, &expect!["bytes atomic"]);
     }
 
     #[test]

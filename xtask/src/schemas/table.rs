@@ -15,7 +15,9 @@ const HEAD: &str = "\
 # package NAME [GROUP/VERSION]
 # type NAME [atomic|granular] [RELEASES]    fields follow, one per line
 # kind NAME [RELEASES]                      a type with apiVersion and kind, and the package's group and version
-# list NAME of KIND [RELEASES]              a kind with metadata 1 meta.v1.ListMeta and items! 2 [KIND]
+# list NAME of KIND [RELEASES]              a kind with metadata 1+ meta.v1.ListMeta and items! 2 [KIND]
+# enum NAME RELEASES VALUES                 the values of a string type of Go in releases of which they are known, with commas
+# union TYPE RELEASES DISCRIMINATOR FIELDS  fields (JSON=Go) of which one may be set; the discriminator names it, - if none does
 #  NAME[!] NUMBER SHAPE [=DEFAULT] [atomic|granular|set|map(KEYS)] [patch(STRATEGY[:KEY])] [RELEASES]
 #
 # `!` is required. NUMBER is the protobuf field, `2.1` in a message that JSON has inline, `-` if there is none; with `*`
@@ -30,6 +32,8 @@ const HEAD: &str = "\
 pub(crate) struct DeclaredFields {
     /// Keyed by package, type and field.
     fields: HashMap<(String, String, String), FieldDeclaration>,
+    /// The lines of enumerations and unions by package.
+    values: HashMap<String, Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -49,6 +53,9 @@ impl DeclaredFields {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 ["package", name, ..] => package = name.to_owned(),
+                ["enum" | "union", _, _, _, ..] if !line.starts_with(' ') => {
+                    known.values.entry(package.clone()).or_default().push(line.to_owned());
+                }
                 ["type" | "kind" | "list", name, ..] if !line.starts_with(' ') => home = name.to_owned(),
                 [name, number, shape, ref rest @ ..] => {
                     let default = rest.iter().find(|word| word.starts_with('=')).map(|word| (*word).to_owned());
@@ -105,6 +112,9 @@ pub(crate) fn render_table(packages: &BTreeMap<String, GoPackage>, known: &Decla
         writeln!(text, "\npackage {name} {}", package.group_version).context("writing to a string")?;
         while text.ends_with(" \n") {
             text.replace_range(text.len() - 2.., "\n");
+        }
+        for line in known.values.get(name).into_iter().flatten() {
+            writeln!(text, "{line}").context("writing to a string")?;
         }
         for (home, known_type) in &package.types {
             render_type(&mut text, name, home, known_type, known);
@@ -217,12 +227,15 @@ mod tests {
     }
 
     #[test]
-    fn declared_numbers_names_and_defaults_are_kept() {
-        let old = "package io.k8s.api.apps.v1 apps/v1\nkind Thing\n policy 3 string:Policy =\"Always\"\n count 4 int64:Count\n";
+    fn declared_values_numbers_names_and_defaults_are_kept() {
+        let old = "package io.k8s.api.apps.v1 apps/v1\nenum Policy 35+ Always,If needed\nunion Thing 35+ - count=Count\nkind Thing\n \
+            policy 3 string:Policy =\"Always\"\n count 4 int64:Count\n";
         let text = render_table(&packages(), &DeclaredFields::parse(old).unwrap()).unwrap();
         expect![[r#"
 
             package io.k8s.api.apps.v1 apps/v1
+            enum Policy 35+ Always,If needed
+            union Thing 35+ - count=Count
             kind Thing 34+
              count 4 int32
              policy! 3 string:Policy ="Always"

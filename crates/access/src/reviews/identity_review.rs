@@ -1,5 +1,6 @@
 //! TokenReview and SelfSubjectReview: which user does a token, or the caller, authenticate as?
 
+use api::json::JsonObject;
 use api::time::Time;
 use api::wire::{null_is_default, object};
 use jiff::Timestamp;
@@ -40,7 +41,7 @@ pub fn token_review(
     Ok(encode_review(
         AUTHENTICATION_GROUP,
         kind,
-        &IdentityReviewResponse { metadata: IdentityReviewMetadata::default(), spec: Some(&review.spec), status },
+        &IdentityReviewResponse { metadata: &review.metadata, spec: Some(&review.spec), status },
     ))
 }
 
@@ -51,13 +52,16 @@ pub fn self_subject_review(user: &User, now: Timestamp) -> Vec<u8> {
     struct SelfSubjectReviewStatus<'a> {
         user_info: UserInfo<'a>,
     }
-    let metadata = IdentityReviewMetadata { creation_timestamp: Some(now.into()) };
+    let metadata = CreationTime { creation_timestamp: now.into() };
     let status = SelfSubjectReviewStatus { user_info: user.into() };
     encode_review(AUTHENTICATION_GROUP, "SelfSubjectReview", &IdentityReviewResponse { metadata, spec: None, status })
 }
 
 #[derive(Default, Deserialize)]
 struct TokenReview {
+    /// Returned as it was sent.
+    #[serde(default, deserialize_with = "null_is_default")]
+    metadata: JsonObject,
     #[serde(default, deserialize_with = "object")]
     spec: TokenReviewSpec,
 }
@@ -71,18 +75,17 @@ struct TokenReviewSpec {
 }
 
 #[derive(Serialize)]
-struct IdentityReviewResponse<'a, Status> {
-    metadata: IdentityReviewMetadata,
+struct IdentityReviewResponse<'a, Metadata, Status> {
+    metadata: Metadata,
     #[serde(skip_serializing_if = "Option::is_none")]
     spec: Option<&'a TokenReviewSpec>,
     status: Status,
 }
 
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct IdentityReviewMetadata {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    creation_timestamp: Option<Time>,
+struct CreationTime {
+    creation_timestamp: Time,
 }
 
 #[derive(Default, Serialize)]

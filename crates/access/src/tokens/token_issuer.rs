@@ -12,6 +12,7 @@ use super::bound_objects::{BoundObjectKind, BoundObjects};
 use super::claims::{ClaimedObject, Claims, KubernetesClaims};
 use super::jwt;
 use super::key::SigningKey;
+use super::token_verifier::TOKEN_LENGTH_MAX;
 use crate::user::service_account_name;
 
 /// The shortest lifetime Kubernetes accepts: 10 minutes.
@@ -224,6 +225,7 @@ impl TokenIssuer {
         let claims = self.build_claims(request, &wire_request.spec, seconds, claims);
         let token =
             jwt::sign(&self.signing_key, &serde_json::json!(claims)).map_err(|_| TokenRequestError::SigningFailed)?;
+        check_length(&token)?;
         let expiration = request.now + SignedDuration::from_secs(seconds);
         let body = encode_response(&wire_request, token, expiration.into());
         Ok(IssuedToken { body, warnings, credential_id: format!("JTI={}", claims.id) })
@@ -288,6 +290,16 @@ fn check_expiration_seconds(seconds: i64) -> Result<(), TokenRequestError> {
         return Ok(());
     };
     let errors = vec![FieldError::invalid("spec.expirationSeconds", seconds, detail)];
+    Err(TokenRequestError::Invalid { name: String::new(), errors })
+}
+
+/// A token that no server accepts is not issued.
+fn check_length(token: &str) -> Result<(), TokenRequestError> {
+    if token.len() <= TOKEN_LENGTH_MAX {
+        return Ok(());
+    }
+    let detail = format!("a token with these audiences is longer than {TOKEN_LENGTH_MAX} bytes");
+    let errors = vec![FieldError::forbidden("spec.audiences", detail)];
     Err(TokenRequestError::Invalid { name: String::new(), errors })
 }
 

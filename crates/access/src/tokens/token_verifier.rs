@@ -22,8 +22,8 @@ const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 /// Capacity of the cache of verified tokens; an entry takes about 2 KiB.
 const CACHED_TOKENS_MAX: usize = 10_000;
 
-/// Longer tokens are ignored; Kubernetes' tokens stay below 2 KiB.
-const TOKEN_LENGTH_MAX: usize = 16 * 1024;
+/// Longer tokens are ignored, and not issued; Kubernetes' tokens stay below 2 KiB.
+pub(super) const TOKEN_LENGTH_MAX: usize = 16 * 1024;
 
 /// Verifies tokens with a fixed set of keys. When keys change, a new verifier with an empty cache replaces it.
 #[derive(Debug)]

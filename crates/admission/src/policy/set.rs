@@ -9,10 +9,8 @@ use object::unstructured::{metadata_string, nested_object, objects, text, texts}
 
 use super::expressions::{Compiler, Expression, Variable};
 use super::params::{ParamKind, ParamRef};
+use crate::compiled::{StateId, reuse};
 use crate::webhook::{FailurePolicy, MatchCriteria, split_resource};
-
-/// One state of a stored object: its key and the revision of its last write.
-pub type StateId = (Vec<u8>, u64);
 
 /// All policies and bindings of one revision.
 #[derive(Debug, Default)]
@@ -193,22 +191,6 @@ impl Policy {
             rules,
         }
     }
-}
-
-/// What was made of each object before, or what `make` makes of it now.
-fn reuse<T, R>(
-    before: &HashMap<StateId, Arc<T>>,
-    objects: Vec<(StateId, R)>,
-    make: impl Fn(&JsonObject) -> T,
-) -> HashMap<StateId, Arc<T>>
-where
-    R: FnOnce() -> Option<JsonObject>,
-{
-    let made = objects.into_iter().filter_map(|(id, read)| {
-        let made = before.get(&id).cloned().or_else(|| Some(Arc::new(make(&read()?))))?;
-        Some((id, made))
-    });
-    made.collect()
 }
 
 fn validating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {

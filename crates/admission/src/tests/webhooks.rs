@@ -28,8 +28,14 @@ pub(super) fn configuration(name: &str, webhooks: &[Value]) -> Value {
 }
 
 pub(super) fn server(mutating: &[Value], validating: &[Value]) -> Fixture {
-    let objects = |values: &[Value]| values.iter().cloned().map(object).collect::<Vec<_>>();
-    let webhooks = WebhookSet::new(objects(mutating), objects(validating), k8s_cel::Release(36));
+    let states = |values: &[Value]| {
+        let state = |(at, value): (usize, &Value)| {
+            let value = object(value.clone());
+            ((vec![], at as u64), move || Some(value))
+        };
+        values.iter().enumerate().map(state).collect::<Vec<_>>()
+    };
+    let webhooks = WebhookSet::default().update(states(mutating), states(validating), k8s_cel::Release(36));
     Fixture { webhooks, ..Fixture::with_plugins(BOTH) }
 }
 
@@ -311,4 +317,30 @@ fn v1beta1_answer_needs_neither_kind_nor_uid() {
         Ok(json!({"response": {"allowed": true, "patch": operations}}))
     });
     assert_eq!(result.unwrap().unwrap()["data"], json!({}));
+}
+
+#[test]
+fn unchanged_configurations_are_not_compiled_again() {
+    let read = std::cell::RefCell::new(Vec::new());
+    let states = |states: &[(&'static str, u64)]| {
+        let state = |&(name, revision): &(&'static str, u64)| {
+            let read = &read;
+            let read_configuration = move || {
+                read.borrow_mut().push(name);
+                Some(object(configuration(name, &[json!({"name": "w.x.y"})])))
+            };
+            ((name.into(), revision), read_configuration)
+        };
+        states.iter().map(state).collect::<Vec<_>>()
+    };
+    let release = k8s_cel::Release(36);
+    let set = WebhookSet::default().update(states(&[("a", 1), ("b", 2)]), Vec::new(), release);
+    let set = set.update(states(&[("a", 1), ("b", 3), ("c", 4)]), Vec::new(), release);
+    assert_eq!(*read.borrow(), ["a", "b", "b", "c"]);
+    let names = |set: &WebhookSet| {
+        let candidates = set.candidates(crate::webhook::ConfigurationKind::Mutating, "pods");
+        candidates.into_iter().map(|(_, webhook)| webhook.configuration.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&set), ["a", "b", "c"]);
+    assert_eq!(names(&set.update(states(&[("c", 4)]), Vec::new(), release)), ["c"]);
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::conditions::{MatchCondition, compile_conditions};
 use super::selector::parse_label_selector;
+use crate::compiled::{StateId, reuse};
 
 /// The timeout of a webhook whose configuration has none, as Kubernetes' defaulting sets it.
 const DEFAULT_TIMEOUT_SECONDS: u32 = 10;
@@ -162,19 +163,32 @@ struct WebhookList {
     by_resource: HashMap<String, Vec<usize>>,
     /// Positions of the webhooks with a rule for all resources.
     of_all_resources: Vec<usize>,
+    /// All configurations, so that only what changed is compiled again.
+    compiled: HashMap<StateId, Arc<Configuration>>,
+}
+
+/// The webhooks of one configuration object.
+#[derive(Debug)]
+struct Configuration {
+    name: String,
+    webhooks: Vec<Arc<Webhook>>,
 }
 
 impl WebhookSet {
-    /// Compiles configuration objects, in any order. What a stored object lacks gets Kubernetes' default.
-    pub fn new(
-        mutating: impl IntoIterator<Item = JsonObject>,
-        validating: impl IntoIterator<Item = JsonObject>,
+    /// The configurations of a later revision, in any order. What did not change is taken from this set; the rest is read
+    /// and compiled. An object that cannot be read is left out; what it lacks gets Kubernetes' default.
+    pub fn update<R>(
+        &self,
+        mutating: Vec<(StateId, R)>,
+        validating: Vec<(StateId, R)>,
         release: k8s_cel::Release,
-    ) -> Self {
-        let list = |kind, configurations| WebhookList::new(compile_all(kind, configurations, release));
+    ) -> Self
+    where
+        R: FnOnce() -> Option<JsonObject>,
+    {
         Self {
-            mutating: list(ConfigurationKind::Mutating, mutating.into_iter().collect()),
-            validating: list(ConfigurationKind::Validating, validating.into_iter().collect()),
+            mutating: self.mutating.update(ConfigurationKind::Mutating, mutating, release),
+            validating: self.validating.update(ConfigurationKind::Validating, validating, release),
         }
     }
 
@@ -199,8 +213,15 @@ impl WebhookSet {
 }
 
 impl WebhookList {
-    fn new(webhooks: Vec<Arc<Webhook>>) -> Self {
-        let mut list = Self { webhooks, ..Self::default() };
+    fn update<R>(&self, kind: ConfigurationKind, objects: Vec<(StateId, R)>, release: k8s_cel::Release) -> Self
+    where
+        R: FnOnce() -> Option<JsonObject>,
+    {
+        let compiled = reuse(&self.compiled, objects, |object| Configuration::compile(kind, object, release));
+        let mut configurations: Vec<&Arc<Configuration>> = compiled.values().collect();
+        configurations.sort_by(|one, other| one.name.cmp(&other.name));
+        let webhooks = configurations.into_iter().flat_map(|configuration| &configuration.webhooks).cloned().collect();
+        let mut list = Self { webhooks, compiled, ..Self::default() };
         for (position, webhook) in list.webhooks.iter().enumerate() {
             for resource in webhook.criteria.rules.iter().flat_map(|rule| &rule.resources) {
                 match split_resource(resource) {
@@ -218,30 +239,19 @@ pub(crate) fn split_resource(resource: &str) -> (&str, &str) {
     resource.split_once('/').unwrap_or((resource, ""))
 }
 
-fn compile_all(
-    kind: ConfigurationKind,
-    mut configurations: Vec<JsonObject>,
-    release: k8s_cel::Release,
-) -> Vec<Arc<Webhook>> {
-    configurations.sort_by(|a, b| metadata_string(a, "name").cmp(metadata_string(b, "name")));
-    let mut webhooks = Vec::new();
-    for configuration in &configurations {
+impl Configuration {
+    fn compile(kind: ConfigurationKind, configuration: &JsonObject, release: k8s_cel::Release) -> Self {
+        let configuration_name = metadata_string(configuration, "name");
         let mut count_by_name = HashMap::<&str, usize>::new();
-        for webhook in objects(configuration, &["webhooks"]) {
+        let webhooks = objects(configuration, &["webhooks"]).map(|webhook| {
             let name = text(webhook, &["name"]);
             let count = count_by_name.entry(name).or_default();
-            let id = format!("{}/{name}/{count}", metadata_string(configuration, "name"));
+            let id = format!("{configuration_name}/{name}/{count}");
             *count += 1;
-            webhooks.push(Arc::new(Webhook::compile(
-                kind,
-                metadata_string(configuration, "name"),
-                id,
-                webhook,
-                release,
-            )));
-        }
+            Arc::new(Webhook::compile(kind, configuration_name, id, webhook, release))
+        });
+        Self { webhooks: webhooks.collect(), name: configuration_name.to_owned() }
     }
-    webhooks
 }
 
 impl Webhook {

@@ -7,6 +7,7 @@ use super::configuration::{MatchCriteria, Rule, split_resource};
 use super::selector::matches_labels;
 use crate::attributes::{Attributes, Operation};
 use crate::chain::{Context, Write};
+use crate::ports::EquivalentResource;
 use crate::refusal::Refusal;
 
 const NAMESPACES: GroupResource<&str> = GroupResource { group: "", resource: "namespaces" };
@@ -16,6 +17,22 @@ const NAMESPACES: GroupResource<&str> = GroupResource { group: "", resource: "na
 pub(crate) struct Invocation {
     pub(crate) resource: GroupVersionResource,
     pub(crate) kind: GroupVersionKind,
+}
+
+/// What a rule matched, before anything is copied: most candidates fail by their selectors.
+#[derive(Clone, Copy)]
+enum MatchedResource<'a> {
+    Requested,
+    Equivalent(&'a EquivalentResource),
+}
+
+impl MatchedResource<'_> {
+    fn invocation(self, attributes: &Attributes<'_>) -> Invocation {
+        match self {
+            Self::Requested => Invocation { resource: attributes.resource.owned(), kind: attributes.kind.owned() },
+            Self::Equivalent(found) => Invocation { resource: found.resource.clone(), kind: found.kind.clone() },
+        }
+    }
 }
 
 /// The kinds that webhooks never see, so that a webhook cannot block its own repair.
@@ -45,11 +62,11 @@ pub(crate) fn find_invocation(
         return Ok(None);
     }
     let found = if criteria.is_of_all_resources {
-        Some(Invocation { resource: attributes.resource.owned(), kind: attributes.kind.owned() })
+        Some(MatchedResource::Requested)
     } else {
         match_rules(&criteria.rules, criteria, attributes, context)?
     };
-    let Some(invocation) = found else { return Ok(None) };
+    let Some(matched) = found else { return Ok(None) };
     let is_namespace_matched = matches_namespace(criteria, write, object, context);
     if is_namespace_matched == Ok(false) {
         return Ok(None);
@@ -67,18 +84,17 @@ pub(crate) fn find_invocation(
     }
     is_namespace_matched?;
     is_object_matched?;
-    Ok(Some(invocation))
+    Ok(Some(matched.invocation(attributes)))
 }
 
-fn match_rules(
+fn match_rules<'a>(
     rules: &[Rule],
     criteria: &MatchCriteria,
     attributes: &Attributes<'_>,
-    context: &Context<'_>,
-) -> Result<Option<Invocation>, Refusal> {
+    context: &'a Context<'_>,
+) -> Result<Option<MatchedResource<'a>>, Refusal> {
     if rules.iter().any(|rule| rule.matches(attributes, attributes.resource)) {
-        let (resource, kind) = (attributes.resource.owned(), attributes.kind.owned());
-        return Ok(Some(Invocation { resource, kind }));
+        return Ok(Some(MatchedResource::Requested));
     }
     if !criteria.matches_equivalent {
         return Ok(None);
@@ -93,7 +109,7 @@ fn match_rules(
             if equivalent.kind.kind.is_empty() {
                 return Err(Refusal::internal(format!("unable to convert to {resource}: unknown kind")));
             }
-            return Ok(Some(Invocation { resource: equivalent.resource.clone(), kind: equivalent.kind.clone() }));
+            return Ok(Some(MatchedResource::Equivalent(equivalent)));
         }
     }
     Ok(None)

@@ -1,10 +1,11 @@
 //! The admission plugins of this server and the webhooks that the store configures.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::admission::quota::LimitedResource;
 use ::admission::webhook::ConfigurationKind;
-use ::admission::{Chain, PluginSet, PolicySet, Settings, StateId, Webhook, WebhookSet};
+use ::admission::{Chain, Operation, PluginSet, PolicySet, Settings, StateId, Webhook, WebhookSet};
 use api::GroupVersionResource;
 use api::json::JsonObject;
 use arc_swap::ArcSwapOption;
@@ -15,6 +16,7 @@ use webhook::{WebhookClient, WebhookCredentials};
 
 use super::guard::AdmissionGuard;
 use super::metrics::AdmissionMetrics;
+use super::session::AdmissionPhase;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -58,12 +60,11 @@ pub(crate) struct AdmissionControl {
     pub(super) metrics: AdmissionMetrics,
     configurations: [Option<Arc<ResourceCache>>; 2],
     release: k8s_cel::Release,
-    /// The webhooks of the last two snapshots that a request found.
     compiled: ArcSwapOption<CompiledWebhooks>,
     /// Policies and bindings, validating then mutating.
     policy_caches: [Option<Arc<ResourceCache>>; 4],
     compiled_policies: ArcSwapOption<CompiledPolicies>,
-    /// Held while policies are compiled, so that concurrent requests do not repeat it.
+    /// Held while webhooks or policies are compiled, so that concurrent requests do not repeat it.
     compiling: Mutex<()>,
     guard: Option<AdmissionGuard>,
 }
@@ -109,7 +110,7 @@ impl AdmissionControl {
             compiled_policies: ArcSwapOption::empty(),
             chain: Chain::new(&config.plugins, config.settings.clone(), gates.clone()),
             client,
-            metrics: AdmissionMetrics::new(metrics),
+            metrics: AdmissionMetrics::new(metrics, config.plugins.enabled()),
             configurations,
             release: k8s_cel::Release(gates.release().minor()),
             compiled: ArcSwapOption::empty(),
@@ -141,6 +142,17 @@ impl AdmissionControl {
         };
         let (host, port) = config.target()?;
         credentials.for_target(&host, port)
+    }
+
+    /// Records the run of a validating plugin that is not part of the chain.
+    pub(crate) fn observe_plugin(
+        &self,
+        plugin: &'static str,
+        operation: Operation,
+        is_rejected: bool,
+        duration: Duration,
+    ) {
+        self.metrics.observe_plugin(plugin, AdmissionPhase::Validating, operation, is_rejected, duration);
     }
 
     /// True if the plugin ResourceQuota runs.
@@ -187,18 +199,33 @@ impl AdmissionControl {
         Some(compiled.policies.clone())
     }
 
-    /// The webhooks as the cache has their configurations now. Compiled again only after a change.
+    /// The webhooks as the cache has their configurations now. After a change, what changed is compiled.
     pub(super) fn webhooks(&self) -> Arc<WebhookSet> {
-        let inputs = self.configurations.clone().map(|cache| cache.map(|cache| cache.snapshot()));
-        if let Some(compiled) = &*self.compiled.load()
-            && is_same(&compiled.inputs, &inputs)
-        {
-            return compiled.webhooks.clone();
+        if let Some(webhooks) = self.current_webhooks(&self.webhook_snapshots()) {
+            return webhooks;
         }
-        let [mutating, validating] = inputs.each_ref().map(|input| objects_of(input.as_deref()));
-        let webhooks = Arc::new(WebhookSet::new(mutating, validating, self.release));
+        let _compiling = self.compiling.lock();
+        let inputs = self.webhook_snapshots();
+        if let Some(webhooks) = self.current_webhooks(&inputs) {
+            return webhooks;
+        }
+        let before = self.compiled.load();
+        let before = before.as_ref().map(|compiled| compiled.webhooks.clone()).unwrap_or_default();
+        // Configurations are stored in version v1 by every release, so that they are read as stored.
+        let [mutating, validating] = inputs.each_ref().map(|input| states_of(input.as_deref()));
+        let webhooks = Arc::new(before.update(mutating, validating, self.release));
         self.compiled.store(Some(Arc::new(CompiledWebhooks { inputs, webhooks: webhooks.clone() })));
         webhooks
+    }
+
+    fn webhook_snapshots(&self) -> [Option<Arc<ResourceSnapshot>>; 2] {
+        self.configurations.each_ref().map(|cache| cache.as_ref().map(|cache| cache.snapshot()))
+    }
+
+    fn current_webhooks(&self, inputs: &[Option<Arc<ResourceSnapshot>>; 2]) -> Option<Arc<WebhookSet>> {
+        let compiled = self.compiled.load();
+        let compiled = compiled.as_ref().filter(|compiled| is_same(&compiled.inputs, inputs))?;
+        Some(compiled.webhooks.clone())
     }
 }
 
@@ -211,12 +238,6 @@ fn is_same<const N: usize>(
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     })
-}
-
-/// Configurations are stored in version v1 by every release, so that they are read as stored.
-fn objects_of(snapshot: Option<&ResourceSnapshot>) -> Vec<JsonObject> {
-    let entries = snapshot.into_iter().flat_map(|snapshot| snapshot.entries.values());
-    entries.filter_map(|cached| read(cached)).collect()
 }
 
 /// Each object with what identifies its state.

@@ -1,10 +1,13 @@
 //! Metrics of admission webhooks and policies, with Kubernetes' names.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use ::admission::chain::{MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS};
 use ::admission::webhook::{ConfigurationKind, FailurePolicy};
-use ::admission::{Answer, CheckOutcome, PolicyCheck, Webhook};
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
+use ::admission::{Answer, CheckOutcome, Operation, PolicyCheck, Webhook};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use super::session::AdmissionPhase;
 
@@ -19,6 +22,7 @@ const CODE_MAX: u16 = 600;
 
 pub(super) struct AdmissionMetrics {
     step: HistogramVec,
+    controllers: ControllerMetrics,
     duration: HistogramVec,
     requests: IntCounterVec,
     rejections: IntCounterVec,
@@ -27,53 +31,76 @@ pub(super) struct AdmissionMetrics {
     mutating_checks: PolicyMetrics,
 }
 
+/// How long single plugins took. A write runs about thirty, so that their histograms are looked up once.
+struct ControllerMetrics {
+    histograms: HistogramVec,
+    /// By plugin; then by phase, operation and verdict.
+    found: HashMap<&'static str, [OnceLock<Histogram>; 16]>,
+}
+
 /// Checks of one kind of policies.
 struct PolicyMetrics {
     total: IntCounterVec,
     duration: HistogramVec,
 }
 
-impl AdmissionMetrics {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            let counter = IntCounterVec::new(Opts::new(name, help), labels).expect("the name and labels are valid");
-            registry.register(Box::new(counter.clone())).expect("each name is registered once");
-            counter
-        };
-        let histogram = |name: &str, help: &str, buckets: &[f64], labels: &[&str]| {
-            let histogram = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)
-                .expect("the name and labels are valid");
-            registry.register(Box::new(histogram.clone())).expect("each name is registered once");
-            histogram
-        };
-        const OF_VALIDATING: &[&str] = &["policy", "policy_binding", "error_type", "enforcement_action"];
-        const OF_MUTATING: &[&str] = &["policy", "policy_binding", "error_type"];
+impl PolicyMetrics {
+    /// `what` says what is counted.
+    fn new(registry: &Registry, [total, duration]: [&str; 2], what: &str, labels: &[&str]) -> Self {
+        let help = format!("How long the evaluation took: {what}, by policy, binding and outcome");
         Self {
-            validating_checks: PolicyMetrics {
-                total: counter(
+            total: counter(registry, total, &format!("{what}, by policy, binding and outcome"), labels),
+            duration: histogram(registry, duration, &help, &CHECK_BUCKETS, labels),
+        }
+    }
+}
+
+fn counter(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    let counter = IntCounterVec::new(Opts::new(name, help), labels).expect("the name and labels are valid");
+    registry.register(Box::new(counter.clone())).expect("each name is registered once");
+    counter
+}
+
+fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64], labels: &[&str]) -> HistogramVec {
+    let histogram = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)
+        .expect("the name and labels are valid");
+    registry.register(Box::new(histogram.clone())).expect("each name is registered once");
+    histogram
+}
+
+impl AdmissionMetrics {
+    pub(super) fn new(registry: &Registry, plugins: &[&'static str]) -> Self {
+        let counter = |name: &str, help: &str, labels: &[&str]| counter(registry, name, help, labels);
+        let histogram =
+            |name: &str, help: &str, buckets: &[f64], labels: &[&str]| histogram(registry, name, help, buckets, labels);
+        const OF_VALIDATING: &[&str] = &["policy", "policy_binding", "error_type", "enforcement_action"];
+        Self {
+            validating_checks: PolicyMetrics::new(
+                registry,
+                [
                     "apiserver_validating_admission_policy_check_total",
-                    "Failed validations of policies, by policy, binding, type of error and enforcement action",
-                    OF_VALIDATING,
-                ),
-                duration: histogram(
                     "apiserver_validating_admission_policy_check_duration_seconds",
-                    "How long the evaluation of failed validations took, by policy, binding, type of error and action",
-                    &CHECK_BUCKETS,
-                    OF_VALIDATING,
-                ),
-            },
-            mutating_checks: PolicyMetrics {
-                total: counter(
+                ],
+                "Failed validations of policies",
+                OF_VALIDATING,
+            ),
+            mutating_checks: PolicyMetrics::new(
+                registry,
+                [
                     "apiserver_mutating_admission_policy_check_total",
-                    "Mutations of policies, by policy, binding and type of error",
-                    OF_MUTATING,
-                ),
-                duration: histogram(
                     "apiserver_mutating_admission_policy_check_duration_seconds",
-                    "How long mutations of policies took, by policy, binding and type of error",
-                    &CHECK_BUCKETS,
-                    OF_MUTATING,
+                ],
+                "Mutations of policies",
+                &OF_VALIDATING[..3],
+            ),
+            controllers: ControllerMetrics {
+                histograms: histogram(
+                    "apiserver_admission_controller_admission_duration_seconds",
+                    "How long admission plugins took, by plugin, type, operation and whether the write was rejected",
+                    &STEP_BUCKETS,
+                    &["name", "type", "operation", "rejected"],
                 ),
+                found: plugins.iter().map(|plugin| (*plugin, Default::default())).collect(),
             },
             duration: histogram(
                 "apiserver_admission_webhook_admission_duration_seconds",
@@ -107,12 +134,48 @@ impl AdmissionMetrics {
 
     /// Records a phase that came to its end.
     pub(super) fn observe_step(&self, phase: AdmissionPhase, operation: &str, is_rejected: bool, duration: Duration) {
-        let phase = match phase {
-            AdmissionPhase::Mutating => "admit",
-            AdmissionPhase::Validating => "validate",
+        let labels = [phase_label(phase), operation, rejected_label(is_rejected)];
+        self.step.with_label_values(&labels).observe(duration.as_secs_f64());
+    }
+
+    /// Records the plugins of a phase, of which the last one may have rejected the write. `called_for` is the time that
+    /// webhooks took.
+    pub(super) fn observe_plugins(
+        &self,
+        phase: AdmissionPhase,
+        operation: Operation,
+        is_rejected: bool,
+        plugins: &[(&'static str, Duration)],
+        called_for: Duration,
+    ) {
+        let calling = plugins.iter().rposition(|(plugin, _)| [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS].contains(plugin));
+        for (at, (plugin, duration)) in plugins.iter().enumerate() {
+            let is_rejected = is_rejected && at + 1 == plugins.len();
+            let calls = if calling == Some(at) { called_for } else { Duration::ZERO };
+            self.observe_plugin(plugin, phase, operation, is_rejected, *duration + calls);
+        }
+    }
+
+    /// Records the run of one plugin.
+    pub(super) fn observe_plugin(
+        &self,
+        plugin: &'static str,
+        phase: AdmissionPhase,
+        operation: Operation,
+        is_rejected: bool,
+        duration: Duration,
+    ) {
+        let Some(found) = self.controllers.found.get(plugin) else { return };
+        let of_operation = match operation {
+            Operation::Create => 0,
+            Operation::Update => 1,
+            Operation::Delete => 2,
+            Operation::Connect => 3,
         };
-        let rejected = if is_rejected { "true" } else { "false" };
-        self.step.with_label_values(&[phase, operation, rejected]).observe(duration.as_secs_f64());
+        let index = of_operation * 4 + usize::from(phase == AdmissionPhase::Validating) * 2 + usize::from(is_rejected);
+        let labels = [plugin, phase_label(phase), operation.as_str(), rejected_label(is_rejected)];
+        let histogram = found[index].get_or_init(|| self.controllers.histograms.with_label_values(&labels));
+        histogram.observe(duration.as_secs_f64());
     }
 
     /// Counts what policies evaluated.
@@ -144,7 +207,7 @@ impl AdmissionMetrics {
         };
         let is_ignored = answer.failure().is_some() && webhook.failure_policy == FailurePolicy::Ignore;
         let is_rejected = answer.is_denial() || (answer.failure().is_some() && !is_ignored);
-        let rejected = if is_rejected { "true" } else { "false" };
+        let rejected = rejected_label(is_rejected);
         let code = answer.code().min(CODE_MAX).to_string();
         let name = &*webhook.name;
         self.duration.with_label_values(&[name, phase, operation, rejected]).observe(duration.as_secs_f64());
@@ -157,4 +220,15 @@ impl AdmissionMetrics {
             self.fail_open.with_label_values(&[name, phase]).inc();
         }
     }
+}
+
+fn phase_label(phase: AdmissionPhase) -> &'static str {
+    match phase {
+        AdmissionPhase::Mutating => "admit",
+        AdmissionPhase::Validating => "validate",
+    }
+}
+
+fn rejected_label(is_rejected: bool) -> &'static str {
+    if is_rejected { "true" } else { "false" }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ::admission::webhook::FailurePolicy;
+use ::admission::webhook::{ConfigurationKind, FailurePolicy};
 use ::admission::{
     Answers, Attributes, CallFailure, Context, Interruption, Notes, Operation, PendingCall, PolicyCheck, RunLookups,
     Write,
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use webhook::WebhookError;
 
+use super::metrics::AdmissionMetrics;
 use super::served_kinds::RequestKinds;
 use super::view::{CachedView, ServerAuthorization};
 use crate::ApiServer;
@@ -57,6 +58,8 @@ struct SessionState {
     began: [Option<Instant>; 2],
     /// Phases that came to their end once; those of a decision that is made again are not recorded.
     is_recorded: [bool; 2],
+    /// How long webhooks were called in each phase.
+    called_for: [Duration; 2],
 }
 
 /// The two phases of admission.
@@ -82,6 +85,30 @@ pub(crate) struct AdmittedWrite<'a> {
     pub(crate) random: u64,
 }
 
+impl SessionState {
+    /// Records a phase in metrics that came to its end for the first time.
+    fn record_phase(
+        &mut self,
+        metrics: &AdmissionMetrics,
+        phase: AdmissionPhase,
+        result: &Result<(), Interruption>,
+        notes: &Notes,
+    ) {
+        let index = usize::from(phase == AdmissionPhase::Validating);
+        let is_final = match result {
+            Ok(()) => true,
+            Err(Interruption::Refused(_)) => self.is_view_current,
+            Err(Interruption::CallsNeeded(_)) => false,
+        };
+        let (Some(operation), Some(began)) = (self.operation, self.began[index]) else { return };
+        if is_final && !std::mem::replace(&mut self.is_recorded[index], true) {
+            metrics.observe_step(phase, operation.as_str(), result.is_err(), began.elapsed());
+            let called_for = self.called_for[index];
+            metrics.observe_plugins(phase, operation, result.is_err(), notes.plugin_runs(), called_for);
+        }
+    }
+}
+
 impl AdmissionSession {
     /// The admission of a request that must be answered at `deadline`.
     pub(crate) fn new(deadline: Instant) -> Self {
@@ -96,6 +123,11 @@ impl AdmissionSession {
         state.refusal = None;
         state.needs_current_view = false;
         state.checks.clear();
+    }
+
+    /// True if the last run of the decision needs calls of webhooks.
+    pub(crate) fn has_pending_calls(&self) -> bool {
+        !self.state.lock().pending.is_empty()
     }
 
     /// Counts what policies evaluated in the last decision, which is the one that counts.
@@ -146,7 +178,7 @@ impl AdmissionSession {
         let mut state = self.state.lock();
         state.operation = Some(write.operation);
         let index = usize::from(phase == AdmissionPhase::Validating);
-        let began = *state.began[index].get_or_insert_with(Instant::now);
+        state.began[index].get_or_insert_with(Instant::now);
         let view = CachedView::new(server);
         let context = Context {
             view: &view,
@@ -165,12 +197,7 @@ impl AdmissionSession {
             AdmissionPhase::Mutating => chain.mutate(&mut run, &context),
             AdmissionPhase::Validating => chain.validate(&mut run, &context),
         };
-        if !matches!(result, Err(Interruption::CallsNeeded(_)))
-            && !std::mem::replace(&mut state.is_recorded[index], true)
-        {
-            let operation = write.operation.as_str();
-            server.admission.metrics.observe_step(phase, operation, result.is_err(), began.elapsed());
-        }
+        state.record_phase(&server.admission.metrics, phase, &result, &run.notes);
         match result {
             // Params may have changed through another server, and no transaction compares what a dry run finds.
             Ok(()) if !state.is_view_current && (write.is_dry_run || view.has_read_params()) => {
@@ -246,7 +273,11 @@ impl AdmissionSession {
             (call, uid, response, started.elapsed())
         });
         let mut is_ignored_too_late = false;
-        for (call, uid, response, duration) in join_all(exchanges).await {
+        let started = Instant::now();
+        let exchanges = join_all(exchanges).await;
+        let is_validating = calls.iter().any(|call| call.webhook.kind == ConfigurationKind::Validating);
+        self.state.lock().called_for[usize::from(is_validating)] += started.elapsed();
+        for (call, uid, response, duration) in exchanges {
             let body = response.as_ref().map(|body| &**body).map_err(call_failure);
             let answer = self.state.lock().answers.add(call, &uid, body);
             control.metrics.observe(&call.webhook, operation, &answer, duration);

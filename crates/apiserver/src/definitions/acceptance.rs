@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use api::Status;
 use api::json::JsonObject;
+use apiextensions::Definition;
 use apiextensions::definition::{DefinitionCondition, ResourceNames};
 use apiextensions::naming::{self, GroupNames, NamingDecision};
 use bytes::Bytes;
@@ -210,9 +211,41 @@ impl DefinitionController {
         }
     }
 
+    /// The guard key of a group whose only definition is this one. No name is accepted as long as the key has the revision
+    /// in the result, so that the key may go together with the definition: absent, it stands for a group without names.
+    pub(super) async fn unused_guard(&self, definition: &Definition) -> Result<UnusedGuard, Status> {
+        let group = &*definition.spec.group;
+        let is_last = || {
+            let snapshot = self.server.definitions.snapshot();
+            snapshot.group(group).len() <= 1 && !snapshot.has_unreadable(group)
+        };
+        if !is_last() {
+            return Ok(UnusedGuard::None);
+        }
+        let key = self.guard_key(group);
+        let read = self.server.registry.read_raw(&key).await;
+        let (entry, read_at) = read.map_err(error_status::status_for_read_error)?;
+        if !self.server.definitions.catch_up_to(read_at).await {
+            return Ok(UnusedGuard::Unknown);
+        }
+        Ok(match entry.filter(|_| is_last()) {
+            Some(entry) => UnusedGuard::Found(Compare { key, revision: Some(entry.revision) }),
+            None => UnusedGuard::None,
+        })
+    }
+
     fn guard_key(&self, group: &str) -> Key {
         Key::from(format!("{}/{NAME_GUARDS}/{group}", self.prefix))
     }
+}
+
+/// The guard key that a definition leaves behind.
+pub(super) enum UnusedGuard {
+    /// The group has other definitions, or no guard.
+    None,
+    /// This server is behind the store.
+    Unknown,
+    Found(Compare),
 }
 
 /// What is to be done about the names of one definition.

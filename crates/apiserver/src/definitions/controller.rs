@@ -15,11 +15,12 @@ use object::StoredObject;
 use object::delete::{self, DeleteOptions, DeleteOutcome};
 use registry::{CachedValue, WriteConditions, WriteDecision, WriteError, WriteOutcome};
 use serde_json::Value;
-use store::Key;
+use store::{Key, Op};
 use tasks::Backoff;
 use tokio_util::sync::CancellationToken;
 
 use super::LiveDefinition;
+use super::acceptance::UnusedGuard;
 use super::conditions::CheckedConditions;
 use crate::resource::Resource;
 use crate::rest::current_time;
@@ -171,7 +172,8 @@ impl DefinitionController {
         }
     }
 
-    /// Removes the finalizer; with the last one the definition goes.
+    /// Removes the finalizer; with the last one the definition goes, and with the last definition of a group the guard of its
+    /// names.
     async fn release(
         &self,
         definitions: &Resource,
@@ -187,7 +189,17 @@ impl DefinitionController {
                 finalizers.retain(|finalizer| finalizer != CLEANUP_FINALIZER);
             }
         };
-        self.update_definition(definitions, live, WriteConditions::default(), update).await
+        if live.definition.metadata.finalizers != [CLEANUP_FINALIZER] {
+            return self.update_definition(definitions, live, WriteConditions::default(), update).await;
+        }
+        let unused = match self.unused_guard(&live.definition).await? {
+            UnusedGuard::None => None,
+            UnusedGuard::Unknown => return Ok(Progress::Waiting),
+            UnusedGuard::Found(guard) => Some(guard),
+        };
+        let deletion = unused.as_ref().map(|guard| Op::Delete { key: guard.key.clone() });
+        let conditions = WriteConditions { compares: unused.as_slice(), ops: deletion.as_slice() };
+        self.update_definition(definitions, live, conditions, update).await
     }
 
     /// Writes a definition that is still in the state of `live`; otherwise the change will be decided again.
@@ -219,8 +231,8 @@ impl DefinitionController {
         let registry = self.server.registry.with_server_author();
         let name = definitions.storage_name();
         match registry.write_if(name, &definitions.cache, &live.fence.key, conditions, decide).await {
-            Ok(_) | Err(WriteError::ConditionChanged { .. }) => Ok(Progress::Settled),
-            Err(WriteError::BarrierClosed(_)) => Ok(Progress::Waiting),
+            Ok(_) => Ok(Progress::Settled),
+            Err(WriteError::ConditionChanged { .. } | WriteError::BarrierClosed(_)) => Ok(Progress::Waiting),
             Err(error) => Err(error_status::status_for_write_error(error)),
         }
     }

@@ -91,14 +91,14 @@ pub(super) struct ConversionScope {
     /// Unique among all definitions and their generations.
     id: u64,
     /// `None` for the strategy `None`.
-    webhook: Option<ConversionWebhook>,
-    flights: [tokio::sync::Mutex<()>; FLIGHTS],
+    webhook: Option<Box<ConversionWebhook>>,
 }
 
 #[derive(Debug)]
 struct ConversionWebhook {
     config: ClientConfig,
     review_version: Option<ReviewVersion>,
+    flights: [tokio::sync::Mutex<()>; FLIGHTS],
 }
 
 /// The conversions of one request or watch: results, and what was found missing.
@@ -129,14 +129,17 @@ impl ConversionScope {
         let webhook = conversion.and_then(|conversion| conversion.webhook.as_ref()).map(|webhook| ConversionWebhook {
             config: client_config(&webhook.client_config),
             review_version: ReviewVersion::choose(&webhook.conversion_review_versions),
+            flights: Default::default(),
         });
-        Self { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), webhook, flights: Default::default() }
+        Self { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), webhook: webhook.map(Box::new) }
     }
 
     pub(super) fn has_webhook(&self) -> bool {
         self.webhook.is_some()
     }
+}
 
+impl ConversionWebhook {
     /// The locks of some conversions, in ascending order, so that two requests cannot wait for each other.
     fn flights_of(&self, jobs: &[ConversionJob]) -> BTreeSet<usize> {
         let hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default();
@@ -248,12 +251,12 @@ impl Converter {
         let Some(target) = jobs.first().and_then(|job| live.versions.get(job.key.target)) else {
             return Ok(Vec::new());
         };
-        let scope = &live.conversion;
+        let Some(webhook) = &live.conversion.webhook else { return Ok(Vec::new()) };
         let mut flights = Vec::new();
         if jobs.len() <= SHARED_FLIGHT_OBJECTS_MAX {
-            for flight in scope.flights_of(&jobs) {
+            for flight in webhook.flights_of(&jobs) {
                 // Without the lock the conversion is at most performed twice.
-                flights.extend(tokio::time::timeout_at(end, scope.flights[flight].lock()).await.ok());
+                flights.extend(tokio::time::timeout_at(end, webhook.flights[flight].lock()).await.ok());
             }
         }
         let (mut done, mut missing) = (Vec::new(), Vec::new());
@@ -264,7 +267,7 @@ impl Converter {
             }
         }
         if !missing.is_empty() {
-            done.extend(self.call(live, target, missing, end).await?);
+            done.extend(self.call(live, webhook, target, missing, end).await?);
         }
         Ok(done)
     }
@@ -272,11 +275,11 @@ impl Converter {
     async fn call(
         &self,
         live: &LiveDefinition,
+        webhook: &ConversionWebhook,
         target: &CustomResourceVersion,
         jobs: Vec<ConversionJob>,
         end: Instant,
     ) -> Result<Vec<(ConversionKey, Bytes)>, Status> {
-        let Some(webhook) = &live.conversion.webhook else { return Ok(Vec::new()) };
         let objects: Vec<&JsonObject> = jobs.iter().map(|job| &job.input).collect();
         let Some(first) = objects.first() else { return Ok(Vec::new()) };
         let Some(review_version) = webhook.review_version else { return Err(failure_status(NO_REVIEW_VERSION)) };

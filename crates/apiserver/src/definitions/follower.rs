@@ -168,7 +168,7 @@ impl DefinitionFollower {
         } else {
             let mut object = stored.to_object();
             convert(&mut object, SERVED_KIND, self.conversion);
-            Definition::from_object(&object)
+            Definition::from_converted(&object, &stored.body)
         };
         let definition = Arc::new(read.map_err(|error| error.to_string())?);
         let versions = definition.spec.versions.iter();

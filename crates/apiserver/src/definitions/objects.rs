@@ -134,39 +134,40 @@ impl LiveDefinition {
         new: &JsonObject,
         old: Option<&JsonObject>,
         subresource: &str,
-        metadata_errors: &[FieldError],
+        metadata_errors: Vec<FieldError>,
     ) -> CustomVerdict {
+        let wrong_type = validate_kind(new, version.group_version_kind());
+        // As in kube-apiserver: metadata and schema of an object of another kind are not looked at.
+        let is_other_kind = !wrong_type.is_empty();
+        let mut errors = if is_other_kind { wrong_type } else { metadata_errors };
         let Some(compiled) = self.compiled(version) else {
-            return CustomVerdict { errors: validate_kind(new, version.group_version_kind()), warnings: Vec::new() };
+            return CustomVerdict { errors, warnings: Vec::new() };
         };
         let schema = &compiled.schema;
         let release = self.release.minor();
-        let wrong_type = validate_kind(new, version.group_version_kind());
-        let mut errors = match (subresource, old) {
-            // As in kube-apiserver: the schema of another kind says nothing.
-            _ if !wrong_type.is_empty() => wrong_type,
+        match (subresource, old) {
+            _ if is_other_kind => {}
             ("status", Some(old)) => {
-                let mut errors = schema.validate_status(new, old, release);
+                errors.extend(schema.validate_status(new, old, release));
                 errors.extend(version.scale().into_iter().flat_map(|scale| scale.validate_status(new)));
-                errors
             }
             _ => {
                 // Copies: the schema validates values, and handlers hold objects.
                 let (value, old_value) = (Value::Object(new.clone()), old.cloned().map(Value::Object));
-                let mut errors = schema.validate(&value, old_value.as_ref(), release);
+                errors.extend(schema.validate(&value, old_value.as_ref(), release));
                 errors.extend(version.scale().and_then(|scale| scale.validate_spec(new)));
                 errors.extend(version.scale().into_iter().flat_map(|scale| scale.validate_status(new)));
-                let validate_metadata = |object: &JsonObject| validate::validate_metadata(object, &EMBEDDED_RULES);
-                errors.extend(schema.validate_embedded(new, self.object_meta(), &validate_metadata));
-                errors
             }
-        };
+        }
+        if subresource != "status" {
+            let validate_metadata = |object: &JsonObject| validate::validate_metadata(object, &EMBEDDED_RULES);
+            errors.extend(schema.validate_embedded(new, self.object_meta(), &validate_metadata));
+        }
         errors.extend(schema.validate_lists(new, old));
         if compiled.rules.is_empty() {
             return CustomVerdict { errors, warnings: Vec::new() };
         }
-        let unchecked = unchecked_rules_error(metadata_errors).or_else(|| unchecked_rules_error(&errors));
-        if let Some(unchecked) = unchecked {
+        if let Some(unchecked) = unchecked_rules_error(&errors) {
             errors.push(unchecked);
             return CustomVerdict { errors, warnings: Vec::new() };
         }
@@ -178,7 +179,7 @@ impl LiveDefinition {
     /// The compiled schema of a version; `None` if the version has no schema, or one that cannot be compiled.
     fn compiled(&self, version: &CustomResourceVersion) -> Option<&CompiledVersion> {
         let position = self.versions.iter().position(|known| std::ptr::eq(known, version))?;
-        self.compiled[position].get_or_init(|| self.compile(version)).as_ref()
+        self.compiled[position].get_or_init(|| self.compile(version).map(Box::new)).as_deref()
     }
 
     fn compile(&self, version: &CustomResourceVersion) -> Option<CompiledVersion> {

@@ -64,6 +64,7 @@ pub(crate) struct ExtensionClient {
     pub(super) services: Arc<CachedServices>,
     pub(super) forwarder: Forwarder,
     pub(super) redirects: ForwardedRedirects,
+    pub(super) tasks: Tasks,
     proxy_certificate: Reloading<ClientCertificate>,
     connectors: Mutex<Connectors>,
 }
@@ -109,6 +110,7 @@ impl ExtensionClient {
             services,
             forwarder: Forwarder::new(forwarder_config, limits, metrics, &config.tasks),
             redirects: config.redirects,
+            tasks: config.tasks.clone(),
             proxy_certificate: config.proxy_certificate.clone(),
             connectors: Mutex::default(),
         }

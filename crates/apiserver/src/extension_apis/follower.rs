@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use aggregation::api_service::{ExtensionServer, RemoteApiService};
+use aggregation::api_service::{ExtensionServer, GroupPriorities, RemoteApiService, add_local_priority};
 use aggregation::condition::Availability;
 use aggregation::documents::{self, ListedResources};
 use discovery::GroupDiscoveryList;
@@ -50,6 +50,10 @@ pub struct ExtensionApiFollower {
     /// By name of the APIService.
     apis: BTreeMap<String, TrackedApi>,
     servers: HashMap<ExtensionServer, TrackedServer>,
+    /// Of the groups whose APIServices name no service.
+    local_priorities: Arc<GroupPriorities>,
+    /// The priorities that were published last.
+    published_priorities: Arc<GroupPriorities>,
 }
 
 /// An APIService that names a service.
@@ -107,6 +111,8 @@ impl ExtensionApiFollower {
             metrics,
             apis: BTreeMap::new(),
             servers: HashMap::new(),
+            local_priorities: Arc::default(),
+            published_priorities: Arc::default(),
         };
         (live, follower)
     }
@@ -151,11 +157,17 @@ impl ExtensionApiFollower {
             return;
         }
         let mut current = BTreeMap::new();
+        let mut priorities = GroupPriorities::new();
         for entry in stored.entries.values() {
             let CachedValue::Object(object) = &entry.value else { continue };
-            if let Some(remote) = RemoteApiService::from_object(&object.to_object()) {
+            let object = object.to_object();
+            add_local_priority(&mut priorities, &object);
+            if let Some(remote) = RemoteApiService::from_object(&object) {
                 current.insert(remote.name(), remote);
             }
+        }
+        if *self.local_priorities != priorities {
+            self.local_priorities = Arc::new(priorities);
         }
         let removed: Vec<String> = self.apis.keys().filter(|name| !current.contains_key(*name)).cloned().collect();
         let mut is_changed = !removed.is_empty();
@@ -344,7 +356,7 @@ impl ExtensionApiFollower {
     }
 
     /// Publishes the value if anything in it changed.
-    fn publish(&self, revision: Revision) {
+    fn publish(&mut self, revision: Revision) {
         let previous = self.snapshots.borrow().clone();
         let by_name: HashMap<String, Arc<ExtensionApi>> =
             self.apis.iter().map(|(name, tracked)| (name.clone(), tracked.api.clone())).collect();
@@ -372,8 +384,10 @@ impl ExtensionApiFollower {
             }
         };
         // Before the snapshot, because routing must know what a request waits for in the snapshot.
-        if !Arc::ptr_eq(&group_versions, &previous.group_versions) {
-            self.shared.set_extensions(&group_versions);
+        let has_other_order = !Arc::ptr_eq(&self.local_priorities, &self.published_priorities);
+        if !Arc::ptr_eq(&group_versions, &previous.group_versions) || has_other_order && !group_versions.is_empty() {
+            self.published_priorities = self.local_priorities.clone();
+            self.shared.set_extensions(&group_versions, &self.local_priorities);
         }
         self.snapshots.send_replace(Arc::new(ExtensionApis { revision, by_name, group_versions }));
     }

@@ -120,10 +120,8 @@ impl ExecutionTracker {
 impl RequestContext<'_> {
     /// Waits for the turn that a decision needs, or performs the conversions, calls of admission webhooks or reads of
     /// companions that it found missing. False if the refusal counts.
-    ///
-    /// A request never waits for the turn of allocations while it has that of a quota, so that turns do not deadlock.
     pub(super) async fn resolve_refusal(self, resource: &Resource) -> Result<bool, Status> {
-        if self.resolve_allocation().await? || self.resolve_quota().await? {
+        if self.resolve_allocation().await? {
             return Ok(true);
         }
         // Webhooks may take long.
@@ -164,12 +162,12 @@ impl RequestContext<'_> {
         let (mut rounds, mut companion_rounds) = (0, 0);
         let name = resource.storage_name();
         self.take_allocation_turn_for_create().await.map_err(WriteError::Refused)?;
-        self.take_quota_turn_for_create().await.map_err(WriteError::Refused)?;
         let written = loop {
             let guarded = self.guard_condition().await.map_err(WriteError::Refused)?;
             let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().chain(guarded).collect();
             let conditions = WriteConditions { compares: &compares, ops: &ops };
-            let written = registry.write_with_companions(name, &resource.cache, key, conditions, &mut decide).await;
+            let cache = &resource.cache;
+            let written = registry.write_completed(name, cache, key, conditions, &mut decide, &self).await;
             let is_tried_again = match &written {
                 // Webhooks or policies changed: the decision is made again under the new ones.
                 Err(WriteError::ConditionChanged { key, as_of }) if guard.is_some_and(|guard| guard.key() == key) => {
@@ -188,6 +186,7 @@ impl RequestContext<'_> {
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {
                     rounds += 1;
+                    // A request never waits for another turn while it has that of a quota: turns do not deadlock.
                     self.execution.quota.end_turn(None);
                     Box::pin(self.resolve_refusal(resource)).await.map_err(WriteError::Refused)?
                 }

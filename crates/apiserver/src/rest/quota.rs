@@ -1,23 +1,26 @@
 //! ResourceQuota: charges the quotas of a namespace in the transaction that writes the object.
 //!
-//! Writes that quotas of one namespace cover take turns on a server, so that they do not race for the quota's key. A
-//! turn remembers what this server wrote last, so that the next write need not wait for the cache. A quota that another
-//! writer changed is compared with what exists, in a cache that has reached the quota's revision.
+//! Writes that quotas of one namespace cover take turns on a server, so that they do not race for the quota's key. All
+//! else is decided before the turn, which lasts from the check to the commit. A turn remembers what this server wrote
+//! last, so that the next write need not wait for the cache. A quota that another writer changed is compared with what
+//! exists, in a cache that has reached the quota's revision.
 //!
 //! A server may not have seen a new quota yet. So the write of a quota's spec also writes the
 //! namespace, unchanged: every create compares the revision of its namespace, and is decided again with the quota.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::admission::Operation;
 use ::admission::quota::{self, Evaluator, QuotaState, QuotaWrite};
 use api::json::JsonObject;
 use api::{GroupVersionResource, Status};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use object::StoredObject;
 use parking_lot::Mutex;
-use registry::{CachedValue, CompanionResource, CompanionWrite, WriteDecision};
+use registry::{CachedValue, CompanionResource, CompanionWrite, DecidedWrite, WriteCompletion, WriteDecision};
 use store::{Key, Revision};
 use tokio::sync::OwnedMutexGuard;
 
@@ -34,6 +37,8 @@ const NAMESPACES: GroupVersionResource<&str> =
 const NAMESPACES_MAX: usize = 1024;
 /// How long a decision waits for the cache to reach the revision of a quota.
 const CACHE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often a write is checked: once on what this server knows, then after waits for the cache.
+const CHECKS_MAX: usize = 16;
 
 /// The turns of all namespaces of this server.
 #[derive(Debug, Default)]
@@ -77,34 +82,47 @@ pub(super) struct QuotaCharges {
 #[derive(Debug, Default)]
 struct ChargeState {
     turn: Option<OwnedMutexGuard<OwnQuotas>>,
+    /// What is to be charged for the decision that is being made.
+    pending: Option<PendingCharge>,
     /// The charges of the decision that is being made.
     charged: Vec<Charge>,
-    need: Option<Need>,
-    /// True once the cache has caught up with the store, so that a refusal counts.
-    is_current: bool,
+}
+
+/// A write that quotas may cover, decided but for them.
+#[derive(Clone, Debug)]
+struct PendingCharge {
+    operation: Operation,
+    new: JsonObject,
+    old: Option<JsonObject>,
 }
 
 /// A charged quota of a decision.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Charge {
     key: Key,
     value: bytes::Bytes,
     verified: Vec<(String, String)>,
 }
 
-/// What a decision ended early for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    Turn,
-    Revision(Revision),
-    CurrentView,
+/// Why a check of quotas has no result.
+enum Unchecked {
+    /// The cache must reach the revision of a quota first.
+    Behind(Revision),
+    /// `true`: the refusal counts only in a view that has caught up with the store.
+    Refused(Status, bool),
+}
+
+impl From<Status> for Unchecked {
+    fn from(status: Status) -> Self {
+        Self::Refused(status, false)
+    }
 }
 
 impl QuotaCharges {
     pub(super) fn begin_decision(&self) {
         let mut state = self.state.lock();
         state.charged.clear();
-        state.need = None;
+        state.pending = None;
     }
 
     /// Ends the turn. After a commit the next request decides on what it wrote.
@@ -119,28 +137,21 @@ impl QuotaCharges {
             }
         }
     }
+}
 
-    fn require(&self, need: Need) -> Status {
-        self.state.lock().need = Some(need);
-        Status::service_unavailable("the quota of the namespace was changed in every attempt").with_retry_after(1)
+impl WriteCompletion<Status> for RequestContext<'_> {
+    fn complete<'a>(&'a self, decided: &'a mut DecidedWrite) -> Option<BoxFuture<'a, Result<(), Status>>> {
+        let pending = self.execution.quota.state.lock().pending.take()?;
+        let is_put = matches!(decided.decision, WriteDecision::Put { .. });
+        is_put.then(|| self.charge(pending, &mut decided.companions).boxed())
+    }
+
+    fn is_write_repeated(&self) -> bool {
+        self.admission.has_pending_calls()
     }
 }
 
 impl RequestContext<'_> {
-    /// Takes a turn before the first decision of a create that a quota may cover.
-    pub(super) async fn take_quota_turn_for_create(self) -> Result<(), Status> {
-        let is_create = matches!(self.target.verb, api::Verb::Create) && self.target.subresource.is_empty();
-        if !is_create || !self.server.admission.has_quota() || self.namespace().is_empty() {
-            return Ok(());
-        }
-        let Some(quotas) = self.server.resolve(QUOTAS) else { return Ok(()) };
-        if quota::is_ignored(&self.target.group, &self.target.resource) || entries(&quotas, self.namespace()).is_empty()
-        {
-            return Ok(());
-        }
-        self.take_turn().await
-    }
-
     async fn take_turn(self) -> Result<(), Status> {
         if self.execution.quota.state.lock().turn.is_some() {
             return Ok(());
@@ -152,31 +163,46 @@ impl RequestContext<'_> {
         Ok(())
     }
 
-    /// Waits for what a decision about quotas needs. False if it needs nothing, so that its outcome counts.
-    pub(super) async fn resolve_quota(self) -> Result<bool, Status> {
-        let charges = &self.execution.quota;
-        let need = charges.state.lock().need.take();
-        match need {
-            None => return Ok(false),
-            Some(Need::Turn) => {}
-            Some(Need::Revision(revision)) => {
-                if !matches!(self.server.registry.cache().wait_for_revision(revision, CACHE_WAIT_MAX).await, Ok(true)) {
-                    return Err(behind());
+    /// Takes a turn, checks the write and adds the charged quotas to its transaction.
+    async fn charge(self, pending: PendingCharge, companions: &mut Vec<CompanionWrite>) -> Result<(), Status> {
+        let PendingCharge { operation, new, old } = &pending;
+        let registry = &self.server.registry;
+        let mut is_current = false;
+        for _ in 0..CHECKS_MAX {
+            self.take_turn().await?;
+            let started = Instant::now();
+            match self.check_quotas(new, old.as_ref()) {
+                Ok(charges) => {
+                    self.observe_quota(*operation, false, started);
+                    let charged = charges.iter().map(|(charge, _)| charge.clone()).collect();
+                    self.execution.quota.state.lock().charged = charged;
+                    companions.extend(charges.into_iter().map(|(_, write)| write));
+                    return Ok(());
                 }
-            }
-            Some(Need::CurrentView) => {
-                if !matches!(self.server.registry.catch_up_with_store().await, Ok(true)) {
-                    return Err(behind());
+                Err(Unchecked::Behind(revision)) => {
+                    if !matches!(registry.cache().wait_for_revision(revision, CACHE_WAIT_MAX).await, Ok(true)) {
+                        return Err(behind());
+                    }
                 }
-                charges.state.lock().is_current = true;
+                Err(Unchecked::Refused(_, true)) if !is_current => {
+                    self.execution.quota.end_turn(None);
+                    if !matches!(registry.catch_up_with_store().await, Ok(true)) {
+                        return Err(behind());
+                    }
+                    is_current = true;
+                }
+                Err(Unchecked::Refused(status, _)) => {
+                    self.observe_quota(*operation, true, started);
+                    self.execution.quota.end_turn(None);
+                    return Err(status);
+                }
             }
         }
-        self.take_turn().await?;
-        Ok(true)
+        Err(Status::service_unavailable("the quota of the namespace was changed in every attempt").with_retry_after(1))
     }
 
-    /// Checks a write against the quotas of its namespace and adds the charged quotas to its transaction.
-    pub(super) fn charge_quota(
+    /// Prepares the charge of a write that quotas may cover. A dry run is checked at once, and charges nothing.
+    pub(super) fn prepare_charge(
         self,
         operation: Operation,
         new: &JsonObject,
@@ -201,11 +227,50 @@ impl RequestContext<'_> {
             return Ok(());
         }
         let Some(quotas) = server.resolve(QUOTAS) else { return Ok(()) };
-        let cached = entries(&quotas, self.namespace());
-        let limited = server.admission.limited_resources();
-        if cached.is_empty() && limited.is_empty() {
+        if !has_entries(&quotas, self.namespace()) && server.admission.limited_resources().is_empty() {
             return Ok(());
         }
+        if !is_dry_run {
+            let pending = PendingCharge { operation, new: new.clone(), old: old.cloned() };
+            self.execution.quota.state.lock().pending = Some(pending);
+            return Ok(());
+        }
+        match self.check_quotas(new, old) {
+            Ok(_) => Ok(()),
+            // A dry run counts in a current view only: see `AdmissionSession::run`.
+            Err(Unchecked::Behind(_)) => Err(behind()),
+            Err(Unchecked::Refused(status, _)) => Err(status),
+        }
+    }
+
+    /// Checks a create whose name is taken: like kube-apiserver, quotas refuse it first. The refusal counts in a current
+    /// view.
+    pub(super) fn check_quotas_of_taken_name(self) -> Result<(), Status> {
+        let Some(pending) = self.execution.quota.state.lock().pending.take() else { return Ok(()) };
+        match self.check_quotas(&pending.new, pending.old.as_ref()) {
+            Ok(_) | Err(Unchecked::Behind(_)) => Ok(()),
+            Err(Unchecked::Refused(status, _)) => {
+                self.admission.record_refusal(&status.message);
+                Err(status)
+            }
+        }
+    }
+
+    /// Checks a write against the quotas of its namespace. Returns the charged ones.
+    fn check_quotas(
+        self,
+        new: &JsonObject,
+        old: Option<&JsonObject>,
+    ) -> Result<Vec<(Charge, CompanionWrite)>, Unchecked> {
+        let (server, target) = (self.server, self.target);
+        let gates = &server.feature_gates;
+        let limited = server.admission.limited_resources();
+        let (Some(evaluator), Some(quotas)) =
+            (Evaluator::of(&target.group, &target.resource, gates), server.resolve(QUOTAS))
+        else {
+            return Ok(Vec::new());
+        };
+        let cached = entries(&quotas, self.namespace());
         let mut found = Vec::with_capacity(cached.len());
         let mut states = Vec::with_capacity(cached.len());
         for (key, stored) in cached {
@@ -220,35 +285,29 @@ impl RequestContext<'_> {
             new,
             old,
         };
-        let charged = match quota::check(write, &states, limited, gates) {
-            Ok(charged) => charged,
-            Err(_) if !self.execution.quota.state.lock().is_current => {
-                return Err(self.execution.quota.require(Need::CurrentView));
-            }
-            Err(refusal) => return Err(self.quota_refusal(refusal, new)),
-        };
-        if is_dry_run || charged.iter().all(Option::is_none) {
-            return Ok(());
-        }
-        if self.execution.quota.state.lock().turn.is_none() {
-            return Err(self.execution.quota.require(Need::Turn));
-        }
-        let written = (&*target.group, &*target.resource);
+        let charged = quota::check(write, &states, limited, gates)
+            .map_err(|refusal| Unchecked::Refused(self.quota_refusal(refusal, new), true))?;
+        let mut charges = Vec::new();
         for (((key, newest), state), quota) in found.into_iter().zip(&states).zip(charged) {
             let Some(quota) = quota else { continue };
             let mut verified = newest.verified;
             if state.existing.is_some() {
-                verified.push((written.0.to_owned(), written.1.to_owned()));
+                verified.push((target.group.to_string(), target.resource.to_string()));
             }
             let value = object_codec::encode_for_storage(quota, &quotas)?;
-            let charge = Charge { key: key.clone(), value: value.clone(), verified };
-            self.execution.quota.state.lock().charged.push(charge);
-            let decision = WriteDecision::Put { value, ttl: None };
-            let (expected_revision, resource) =
-                (Some(Revision(newest.stored.revision)), Some(companion_resource(&quotas)));
-            self.execution.companions.add(CompanionWrite { key, expected_revision, decision, resource });
+            let write = CompanionWrite {
+                key: key.clone(),
+                expected_revision: Some(Revision(newest.stored.revision)),
+                decision: WriteDecision::Put { value: value.clone(), ttl: None },
+                resource: Some(companion_resource(&quotas)),
+            };
+            charges.push((Charge { key, value, verified }, write));
         }
-        Ok(())
+        Ok(charges)
+    }
+
+    fn observe_quota(self, operation: Operation, is_refused: bool, started: Instant) {
+        self.server.admission.observe_plugin("ResourceQuota", operation, is_refused, started.elapsed());
     }
 
     /// A quota with what exists, unless its status is known to include that.
@@ -257,7 +316,7 @@ impl RequestContext<'_> {
         evaluator: &Evaluator<'_>,
         quotas: &Resource,
         newest: &NewestQuota,
-    ) -> Result<QuotaState, Status> {
+    ) -> Result<QuotaState, Unchecked> {
         let target = self.target;
         let quota = object_codec::decode_served(&newest.stored, quotas)?;
         let is_verified =
@@ -321,9 +380,9 @@ impl RequestContext<'_> {
         evaluator: &Evaluator<'_>,
         quota: &JsonObject,
         revision: Revision,
-    ) -> Result<quota::ResourceList, Status> {
+    ) -> Result<quota::ResourceList, Unchecked> {
         if self.server.registry.cache().applied_revision() < revision {
-            return Err(self.execution.quota.require(Need::Revision(revision)));
+            return Err(Unchecked::Behind(revision));
         }
         let resource: &Resource = self.resource;
         let gates = &self.server.feature_gates;
@@ -345,6 +404,13 @@ fn companion_resource(resource: &Resource) -> CompanionResource {
 
 fn behind() -> Status {
     Status::service_unavailable("the objects that quotas count have not caught up with storage").with_retry_after(1)
+}
+
+fn has_entries(resource: &Resource, namespace: &str) -> bool {
+    let prefix = [resource.cache.prefix().as_ref(), namespace.as_bytes(), b"/"].concat();
+    let snapshot = resource.cache.snapshot();
+    let first = snapshot.entries.range(Key::from(prefix.clone())..).next();
+    first.is_some_and(|(key, _)| key.starts_with(&prefix))
 }
 
 /// The objects of a namespace in the cache.

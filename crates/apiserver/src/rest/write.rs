@@ -102,12 +102,14 @@ impl<'a> ObjectWrite<'a> {
         let name = self.name_of_new(object);
         let mut is_taken = false;
         let decide = |current: Option<&StoredObject>| {
+            is_taken = false;
             let decision = self.decide(None, RequestedState::Sent(object.clone()))?;
-            is_taken = current.is_some();
-            match current {
-                None => Ok(decision),
-                Some(_) => Err(Status::already_exists(self.context.target.group_resource(), &name)),
+            if current.is_none() {
+                return Ok(decision);
             }
+            self.context.check_quotas_of_taken_name()?;
+            is_taken = true;
+            Err(Status::already_exists(self.context.target.group_resource(), &name))
         };
         match self.commit(&name, conditions, decide).await {
             Ok((_, stored)) => Ok(stored),

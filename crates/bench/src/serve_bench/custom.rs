@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::{Client, Etcd, RunningServer, TestStore};
+use bytes::Bytes;
+use cluster_tests::{Client, ControlPlane, Etcd, RunningServer, TestStore};
+use http::Method;
 use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 
@@ -39,19 +41,19 @@ pub(super) fn measure(sizes: ServeBenchSizes, table: &mut BenchTable) -> anyhow:
     for (name, store, goal) in
         [("SQLite", TestStore::Sqlite, START_SQLITE_MAX), ("etcd", TestStore::Etcd(&etcd), START_ETCD_MAX)]
     {
-        let folder = tempfile::tempdir()?;
-        let server = RunningServer::start(folder.path(), store, &[]);
-        server.stop();
-        let server = RunningServer::start(folder.path(), store, &[]);
-        let idle = server.resident_bytes();
-        let stored = Runtime::new()?.block_on(define_all(&server.admin(), count))?;
-        server.stop();
+        let mut plane = ControlPlane::new(store);
+        plane.start("a", &[]);
+        plane.stop("a");
+        let idle = plane.start("a", &[]).resident_bytes();
+        let stored = Runtime::new()?.block_on(define_all(&plane.admin("a"), count))?;
+        plane.stop("a");
         let started = Instant::now();
-        let server = RunningServer::start(folder.path(), store, &[]);
+        plane.start("a", &[]);
         table.push(
             BenchRow::time(format!("{name}: start until ready, {count} definitions"), started.elapsed())
                 .with_goal(Measurement::Time(goal)),
         );
+        let server = plane.server("a");
         Runtime::new()?.block_on(async {
             read_all(&server.admin(), count).await?;
             let used = server.resident_bytes().saturating_sub(idle);
@@ -60,10 +62,12 @@ pub(super) fn measure(sizes: ServeBenchSizes, table: &mut BenchTable) -> anyhow:
             table.push(
                 BenchRow::new(row, Measurement::Bytes(beyond)).with_goal(Measurement::Bytes(DEFINITION_BYTES_MAX)),
             );
-            measure_reads(sizes, table, name, &server).await?;
-            measure_changes(table, name, &server, count).await
+            measure_reads(sizes, table, name, server).await
         })?;
-        server.stop();
+        plane.start("b", &[]);
+        plane.start("c", &[]);
+        let clients = ["a", "b", "c"].map(|name| plane.admin(name));
+        Runtime::new()?.block_on(measure_changes(table, name, &clients, count))?;
     }
     Ok(())
 }
@@ -90,14 +94,9 @@ async fn measure_reads(
     Ok(())
 }
 
-/// Time until the OpenAPI index and the discovery document show a change of one definition.
-async fn measure_changes(
-    table: &mut BenchTable,
-    store: &str,
-    server: &RunningServer,
-    count: usize,
-) -> anyhow::Result<()> {
-    let admin = server.admin();
+/// Time until the discovery documents of all servers show a change of one definition, and that of the next OpenAPI index.
+async fn measure_changes(table: &mut BenchTable, store: &str, clients: &[Client], count: usize) -> anyhow::Result<()> {
+    let admin = &clients[0];
     admin.get("/openapi/v3").await;
     let [mut openapi, mut discovery] = [const { Vec::new() }; 2];
     for change in 0..CHANGES {
@@ -110,12 +109,10 @@ async fn measure_changes(
         anyhow::ensure!(answer.status == 200, "{}", answer.summary());
         let started = Instant::now();
         let wanted = format!("\"t{change}\"");
-        loop {
-            let resources = admin.get("/apis/g0.bench.example.com/v1").await;
-            if String::from_utf8_lossy(&resources.body).contains(&wanted) {
-                break;
+        for client in clients {
+            while !discovery_document(client).await.contains(&wanted) {
+                anyhow::ensure!(started.elapsed() < STEP_TIMEOUT, "discovery does not change");
             }
-            anyhow::ensure!(started.elapsed() < STEP_TIMEOUT, "discovery does not change");
         }
         discovery.push(started.elapsed());
         let started = Instant::now();
@@ -129,7 +126,7 @@ async fn measure_changes(
         )
         .with_goal(Measurement::Time(OPENAPI_CHANGE_MAX)),
         BenchRow::time(
-            format!("{store}: discovery after a change of one of {count} definitions"),
+            format!("{store}: discovery of all servers after a change of one of {count} definitions"),
             median(&mut discovery),
         )
         .with_goal(Measurement::Time(DISCOVERY_CHANGE_MAX)),
@@ -137,6 +134,13 @@ async fn measure_changes(
         table.push(row);
     }
     Ok(())
+}
+
+/// The merged document of all groups.
+async fn discovery_document(client: &Client) -> String {
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let request = client.request_builder(Method::GET, "/apis").header("accept", accept);
+    String::from_utf8_lossy(&client.send(request, Bytes::new()).await.body).into_owned()
 }
 
 /// Creates all definitions, and one object of each. Returns the stored bytes of the definitions.

@@ -33,7 +33,7 @@ pub(crate) struct LoadGenerator {
 
 /// Compared loads take turns, each turn a quarter of the usual duration, so that a busy moment of the machine affects
 /// all of them.
-const TURNS: usize = 12;
+pub(crate) const TURNS: usize = 12;
 const TURNS_PER_DURATION: u32 = 4;
 
 /// Sends the same GET to several targets in turns and returns the rate of each.
@@ -61,6 +61,22 @@ pub(crate) async fn compare_rates_of_paths<const N: usize>(
     for _ in 0..TURNS {
         for (rate, path) in rates.iter_mut().zip(paths) {
             *rate += load.with_turn_duration().run(connections, "GET", path, None).await?.rate / TURNS as f64;
+        }
+    }
+    Ok(rates)
+}
+
+/// Creates objects at several paths in turns, and returns the rates.
+pub(crate) async fn compare_create_rates<const N: usize>(
+    load: &LoadGenerator,
+    connections: usize,
+    paths: [&'static str; N],
+    body: fn() -> Vec<u8>,
+) -> anyhow::Result<[f64; N]> {
+    let mut rates = [0.0; N];
+    for _ in 0..TURNS {
+        for (rate, path) in rates.iter_mut().zip(paths) {
+            *rate += load.with_turn_duration().run(connections, "POST", path, Some(body)).await?.rate / TURNS as f64;
         }
     }
     Ok(rates)
@@ -103,7 +119,7 @@ impl AdminTls {
 
 impl LoadGenerator {
     /// A copy with the duration of one turn.
-    fn with_turn_duration(&self) -> Self {
+    pub(crate) fn with_turn_duration(&self) -> Self {
         Self { duration: self.duration / TURNS_PER_DURATION, ..self.clone() }
     }
 
@@ -123,6 +139,24 @@ impl LoadGenerator {
             let status = response.status();
             anyhow::ensure!(status.is_success() || status == StatusCode::NOT_MODIFIED, "{path}: {status}");
             response.into_body().collect().await?;
+            times.push(begun.elapsed());
+        }
+        Ok(times)
+    }
+
+    /// Sends POSTs on one connection for the duration and returns the latency of each.
+    pub(crate) async fn measure_create_latencies(
+        &self,
+        path: &str,
+        body: fn() -> Vec<u8>,
+    ) -> anyhow::Result<Vec<Duration>> {
+        let mut sender = self.connect().await?;
+        let mut times = Vec::new();
+        let ends = Instant::now() + self.duration;
+        while Instant::now() < ends {
+            let body = body();
+            let begun = Instant::now();
+            send_once(&mut sender, "POST", path, body).await?;
             times.push(begun.elapsed());
         }
         Ok(times)
@@ -218,9 +252,20 @@ async fn send_once(
     path: &str,
     body: Vec<u8>,
 ) -> anyhow::Result<Bytes> {
+    send_typed(sender, method, path, "application/json", body).await
+}
+
+/// Sends one request with a body of this media type, which must succeed, and returns the response body.
+pub(crate) async fn send_typed(
+    sender: &mut SendRequest<Full<Bytes>>,
+    method: &str,
+    path: &str,
+    media_type: &str,
+    body: Vec<u8>,
+) -> anyhow::Result<Bytes> {
     sender.ready().await?;
     let request = http::Request::builder().method(method).uri(path).header("host", "kubernetes.default.svc");
-    let request = request.header("content-type", "application/json").body(Full::from(body))?;
+    let request = request.header("content-type", media_type).body(Full::from(body))?;
     let response = sender.send_request(request).await.context("no response from the server")?;
     anyhow::ensure!(response.status().is_success(), "{method} {path}: {}", response.status());
     Ok(response.into_body().collect().await?.to_bytes())

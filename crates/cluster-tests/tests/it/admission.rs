@@ -6,4 +6,6 @@ mod plugins;
 mod policies;
 pub(crate) mod policy_cases;
 mod quotas;
+mod reviews;
+mod webhook_behaviours;
 mod webhooks;

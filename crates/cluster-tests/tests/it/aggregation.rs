@@ -3,6 +3,8 @@
 mod automatic;
 mod endpoints;
 mod extension_server;
+mod migration;
+mod openapi;
 mod outages;
 mod proxying;
 mod registration;

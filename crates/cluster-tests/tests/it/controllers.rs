@@ -4,6 +4,7 @@ mod garbage_collection;
 mod leader_election;
 mod namespaces;
 mod skew;
+mod storage_protection;
 
 use std::time::Duration;
 

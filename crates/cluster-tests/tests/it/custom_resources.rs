@@ -5,6 +5,7 @@ mod clients;
 mod conditions;
 mod controllers;
 pub(crate) mod conversion;
+mod definition_storm;
 mod deletion;
 mod kubectl;
 mod many_definitions;

@@ -1,8 +1,10 @@
 //! `unskew inventory`: what is at rest, in SQLite and etcd, of our servers and of a real kube-apiserver.
 
 use std::path::Path;
+use std::time::Duration;
 
 use cluster_tests::lab::run_unskew;
+use cluster_tests::wait::wait_within;
 use cluster_tests::{ControlPlane, Etcd, RunningLab, RunningServer, TestStore};
 use serde_json::{Value, json};
 
@@ -89,6 +91,14 @@ fn inventory_of_a_lab_needs_no_flags_and_says_what_the_api_hides() {
     let counted = inventory(home.path(), &["--kubeconfig", &kubeconfig]);
     assert_eq!(forms(&counted, "namespaces"), ["- - plain 4"]);
     assert!(counted["notKnown"][0].as_str().unwrap().starts_with("How objects are stored"), "{counted}");
+    wait_within(Duration::from_secs(30), "the lab shows what is stored", async || {
+        let status = lab.status();
+        let stored = status["storedVersions"].as_array().cloned().unwrap_or_default();
+        let namespaces = stored.iter().find(|stored| stored["name"] == "core.namespaces").cloned().unwrap_or_default();
+        if namespaces["versions"] == json!([["v1", 4]]) { Ok(()) } else { Err(status.to_string()) }
+    });
+    let status = lab.run_command(&["status"]).expect_success();
+    assert!(status.contains(", none in another version than servers write"), "{status}");
     let folder = lab.folder().to_owned();
     assert_eq!(lab.interrupt(), Some(0));
     let flag = format!("--data-dir={}", folder.display());

@@ -1,6 +1,7 @@
 //! Storage migration: rewrites of unchanged objects, StorageVersionMigrations and `unskew migrate`.
 
 mod command;
+mod refusals;
 mod rounds;
 
 use std::time::Duration;

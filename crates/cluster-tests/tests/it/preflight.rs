@@ -1,5 +1,9 @@
 //! `unskew preflight`: what another release would do to storage, and that servers of that release do it.
 
+mod objects;
+mod pairs;
+mod real;
+
 use std::path::Path;
 
 use cluster_tests::lab::run_unskew;
@@ -62,6 +66,18 @@ fn preflight_predicts_what_an_older_server_does() {
         assert!(table.stdout.contains("NOT SAFE, 1 finding") && table.stdout.contains("Plan:\n  1. "), "{table:?}");
 
         plane.stop("new");
+        let file = home.path().join("access.log");
+        let line = json!({"user": "jane", "verb": "list", "method": "GET", "path": CLASSES_PATH, "status": 200});
+        std::fs::write(&file, format!("{line}\n")).unwrap();
+        let log = format!("--access-log={}", file.display());
+        let clients = preflight(home.path(), &["--to=1.33", &storage, &log]);
+        assert_eq!(clients, (Some(1), vec![format!("invisible {resource}"), format!("clientsRefused {resource}")]));
+        let manifest = home.path().join("kube-apiserver.yaml");
+        let pod = "kind: Pod\nspec:\n  containers:\n  - name: kube-apiserver\n    command: [kube-apiserver, --cloud-provider=external]\n";
+        std::fs::write(&manifest, pod).unwrap();
+        let flags = format!("--server-flags={}", manifest.display());
+        let refused = preflight(home.path(), &["--to=1.34", &storage, &flags]);
+        assert_eq!(refused, (Some(1), vec!["startRefused ".to_owned()]));
         plane.start("old", &["--emulated-version=1.33"]);
         let listed = block_on(plane.admin("old").get(CLASSES_PATH)).status.as_u16();
         // 503 while the newer server may come back, then 404.

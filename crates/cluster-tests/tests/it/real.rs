@@ -2,6 +2,7 @@
 
 mod aggregation;
 mod apply;
+mod controllers;
 mod conversion;
 mod custom_responses;
 mod definitions;

@@ -2,7 +2,7 @@
 
 mod bad_input;
 mod immutable_fields;
-mod kinds;
+pub(crate) mod kinds;
 mod lists;
 mod number_limits;
 mod objects;

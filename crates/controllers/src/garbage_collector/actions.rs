@@ -114,7 +114,7 @@ impl TaskContext {
         self.remove_finalizer(&uid, &node, FINALIZER_FOREGROUND).await
     }
 
-    /// Removes the references to an object from its dependents, then its orphan finalizer.
+    /// Removes the references to an object from its dependents, then its orphan finalizer once none is left.
     pub(super) async fn orphan_dependents(
         self,
         uid: Uid,
@@ -139,7 +139,11 @@ impl TaskContext {
                 }
             }
         }
-        self.remove_finalizer(&uid, &node, FINALIZER_ORPHAN).await
+        match self.has_dependents(&uid, &node).await {
+            Ok(false) => self.remove_finalizer(&uid, &node, FINALIZER_ORPHAN).await,
+            Ok(true) => TaskOutcome::ViewIncomplete,
+            Err(error) => error.into(),
+        }
     }
 
     fn resolve_resource(&self, sort: &ObjectType) -> Option<Arc<DiscoveredResource>> {

@@ -55,10 +55,7 @@ impl Informers {
     /// is returned.
     pub(super) fn update_resources(&mut self, resources: &DiscoveredResources) -> Vec<Arc<DiscoveredResource>> {
         let mut gone = Vec::new();
-        let is_wanted = |resource: &&Arc<DiscoveredResource>| {
-            resource.supports("watch") && *resource.name.resource != *IGNORED_RESOURCE
-        };
-        let mut wanted: Vec<&Arc<DiscoveredResource>> = resources.deletable().filter(is_wanted).collect();
+        let mut wanted: Vec<_> = resources.deletable().filter(|resource| is_followed(resource)).collect();
         self.informers.retain(|_, monitor| {
             let same = |each: &&Arc<DiscoveredResource>| each.group_resource() == monitor.resource.group_resource();
             let stays = match wanted.iter().position(same) {
@@ -145,6 +142,11 @@ async fn next_ended(followers: &mut FuturesUnordered<BoxFuture<'static, ()>>) {
         return std::future::pending().await;
     }
     Pin::new(followers).next().await;
+}
+
+/// True if an informer follows a deletable resource.
+pub(super) fn is_followed(resource: &DiscoveredResource) -> bool {
+    resource.supports("watch") && *resource.name.resource != *IGNORED_RESOURCE
 }
 
 /// True if discovery confirms every resource that it lists or has listed.

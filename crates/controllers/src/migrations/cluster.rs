@@ -76,12 +76,12 @@ impl<'a> MigrationCluster<'a> {
         if resource.discovery_state != DiscoveryState::Confirmed {
             return Err(NotMigratable::Unknown(format!("no server that serves {label} is reachable")));
         }
-        if ["update", "patch", "list"].iter().any(|verb| !resource.supports(verb)) {
-            let reason = format!("resource {label:?} does not support discovery operations: [update patch list]");
-            return Err(NotMigratable::Refused(reason));
-        }
         if is_aggregated(&config.client, &resource).await.map_err(|error| unknown(&error))? {
             let reason = format!("{label} is served by an extension API server, whose storage this server cannot read");
+            return Err(NotMigratable::Refused(reason));
+        }
+        if ["update", "patch", "list"].iter().any(|verb| !resource.supports(verb)) {
+            let reason = format!("resource {label:?} does not support discovery operations: [update patch list]");
             return Err(NotMigratable::Refused(reason));
         }
         let definition = fetch_definition(&config.client, &resource).await.map_err(|error| unknown(&error))?;

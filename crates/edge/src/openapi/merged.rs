@@ -107,7 +107,7 @@ impl MergedOpenApi {
             return None;
         }
         let document = match page {
-            OpenApiPage::Index => Some(self.index(&contributions)),
+            OpenApiPage::Index => Some(self.index(&contributions).await),
             OpenApiPage::Version(path) => self.version(&contributions, &resources, path).await,
             OpenApiPage::Swagger(encoding) => self.swagger(&contributions, &resources, encoding).await,
         };
@@ -133,9 +133,12 @@ impl MergedOpenApi {
         }
     }
 
-    fn index(&self, contributions: &Contributions<'_>) -> OpenApiDocument {
-        let local = self.local.iter().flat_map(|local| local.addresses());
-        let mut addresses: BTreeMap<String, Box<str>> = local.collect();
+    async fn index(&self, contributions: &Contributions<'_>) -> OpenApiDocument {
+        let local = match &self.local {
+            Some(local) => local.addresses().await,
+            None => Vec::new(),
+        };
+        let mut addresses: BTreeMap<String, Box<str>> = local.into_iter().collect();
         for (path, names) in &contributions.resources.versions {
             let sources = contributions.sources(path);
             let local = addresses.get(path.as_ref()).map(|hash| &**hash);

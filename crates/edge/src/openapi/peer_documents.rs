@@ -16,7 +16,7 @@ use membership::members::Member;
 use membership::ports::{Fetch, FetchError, FetchRequest};
 use membership::{HolderIdentity, ServerId};
 use parking_lot::Mutex;
-use schema::openapi::{KeptDocuments, hash};
+use schema::openapi::{KeptDocuments, hash, parse_index};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -207,25 +207,7 @@ pub(super) enum DocumentError {
 
 impl PeerIndex {
     fn parse(body: &[u8], release: PeerRelease) -> Result<Self, DocumentError> {
-        #[derive(Deserialize)]
-        struct Index {
-            paths: BTreeMap<Box<str>, Entry>,
-        }
-        #[derive(Deserialize)]
-        struct Entry {
-            #[serde(rename = "serverRelativeURL")]
-            server_relative_url: String,
-        }
-        let index: Index = serde_json::from_slice(body)?;
-        let addresses: BTreeMap<Box<str>, Box<str>> = index
-            .paths
-            .into_iter()
-            .filter_map(|(path, entry)| {
-                let hash = entry.server_relative_url.split_once("?hash=")?.1;
-                // The hash becomes part of a URL and of a header.
-                hash.bytes().all(|byte| byte.is_ascii_alphanumeric()).then(|| (path, hash.into()))
-            })
-            .collect();
+        let addresses = parse_index(body)?;
         let pieces = addresses.iter().flat_map(|(path, hash)| [&**path, " ", &**hash, " "]);
         let hash = hash(pieces.map(str::as_bytes));
         Ok(Self { release, addresses, hash })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::GroupVersionKind;
-use schema::openapi::{OpenApiOperation, OperationAction};
+use schema::openapi::{ConnectMethod, OpenApiOperation, OperationAction};
 
 use crate::kind::{BuiltInSubresource, KindScope, ResponseKind};
 use crate::served_resources::ServedResource;
@@ -45,28 +45,30 @@ struct OperationNames {
 
 impl OperationNames {
     fn from_served(resource: &ServedResource) -> Self {
-        let group = resource.group.name.strip_suffix(".k8s.io").unwrap_or(resource.group.name);
-        let group = if group.is_empty() { "core" } else { group };
-        let words: String = group.split('.').map(capitalize).collect();
+        let (words, group_tag) = group_words(resource.group.name);
         let version = resource.version.name;
         let scope = match resource.kind.scope {
             KindScope::Namespaced => "Namespaced",
             KindScope::Cluster => "",
         };
-        let tag: Vec<String> = group
-            .split('.')
-            .enumerate()
-            .map(|(at, word)| if at == 0 { word.to_owned() } else { capitalize(word) })
-            .collect();
         Self {
             version: format!("{words}{}", capitalize(version)),
             object: format!("{scope}{}", resource.kind.name),
-            tag: format!("{}_{version}", tag.concat()),
+            tag: format!("{group_tag}_{version}"),
         }
     }
 }
 
-fn capitalize(word: &str) -> String {
+/// A group in an operation's name and in a tag: `RbacAuthorization`, `rbacAuthorization`.
+pub(super) fn group_words(group: &str) -> (String, String) {
+    let group = group.strip_suffix(".k8s.io").unwrap_or(group);
+    let group = if group.is_empty() { "core" } else { group };
+    let (first, rest) = group.split_once('.').unwrap_or((group, ""));
+    let rest: String = rest.split('.').map(capitalize).collect();
+    (format!("{}{rest}", capitalize(first)), format!("{first}{rest}"))
+}
+
+pub(super) fn capitalize(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }
@@ -90,7 +92,7 @@ fn add_resource(
     let one = format!("{collection}/{{name}}");
     let mut add = |path: &str, verb: &str, action: OperationAction, name: String| {
         if resource.kind.verbs.contains(verb) {
-            let operation = OpenApiOperation { action, name, tag: tag.clone(), kind };
+            let operation = OpenApiOperation { action, name, tag: tag.clone(), kind, parameters: &[] };
             operations.entry(path.to_owned()).or_default().push(operation);
         }
     };
@@ -111,6 +113,15 @@ fn add_resource(
     add(&one, "patch", OperationAction::Patch, format!("patch{version}{object}"));
     let delete = OperationAction::Delete { returns_object: resource.kind.strategy.returns_deleted_object };
     add(&one, "delete", delete, format!("delete{version}{object}"));
+    let root = group_version_path(resource);
+    let watched = collection.replacen(&root, &format!("{root}/watch"), 1);
+    add(&watched, "watch", OperationAction::WatchList, format!("watch{version}{object}List"));
+    add(&format!("{watched}/{{name}}"), "watch", OperationAction::Watch, format!("watch{version}{object}"));
+    if resource.kind.scope == KindScope::Namespaced {
+        let everywhere = format!("{root}/watch/{}", resource.kind.plural);
+        let name = format!("watch{version}{}ListForAllNamespaces", resource.kind.name);
+        add(&everywhere, "watch", OperationAction::WatchList, name);
+    }
 }
 
 fn add_subresource(
@@ -128,21 +139,80 @@ fn add_subresource(
     };
     let part = capitalize(subresource.name);
     let path = format!("{}/{{name}}/{}", collection_path(resource), subresource.name);
-    for (verb, action, word, method) in [
-        ("get", OperationAction::Get, "read", "Get"),
-        ("create", OperationAction::Create, "create", "Post"),
-        ("update", OperationAction::Update, "replace", "Put"),
-        ("patch", OperationAction::Patch, "patch", "Patch"),
-        ("delete", OperationAction::Delete { returns_object: false }, "delete", "Delete"),
-    ] {
-        if !subresource.verbs.contains(verb) {
-            continue;
+    let parameters = option_parameters(kind.kind, subresource.name);
+    let mut add = |path: &str, action, name| {
+        let operation = OpenApiOperation { action, name, tag: tag.clone(), kind, parameters };
+        operations.entry(path.to_owned()).or_default().push(operation);
+    };
+    if subresource.is_connect {
+        let is_proxy = subresource.name == "proxy";
+        for method in if is_proxy { &PROXY_METHODS[..] } else { &STREAM_METHODS } {
+            let name = format!("connect{version}{}{object}{part}", method.word());
+            if is_proxy {
+                let below = format!("{path}/{{path}}");
+                add(&below, OperationAction::Connect(*method), format!("{name}WithPath"));
+            }
+            add(&path, OperationAction::Connect(*method), name);
         }
-        let (action, name) = match (subresource.is_connect, subresource.name) {
-            (true, _) => (OperationAction::Connect(method), format!("connect{version}{method}{object}{part}")),
-            (false, "log") => (OperationAction::Text, format!("{word}{version}{object}{part}")),
-            (false, _) => (action, format!("{word}{version}{object}{part}")),
-        };
-        operations.entry(path.clone()).or_default().push(OpenApiOperation { action, name, tag: tag.clone(), kind });
+        return;
+    }
+    for (verb, action, word) in [
+        ("get", OperationAction::Get, "read"),
+        ("create", OperationAction::Create, "create"),
+        ("update", OperationAction::Update, "replace"),
+        ("patch", OperationAction::Patch, "patch"),
+        ("delete", OperationAction::Delete { returns_object: false }, "delete"),
+    ] {
+        if subresource.verbs.contains(verb) {
+            let action = if subresource.name == "log" { OperationAction::Text } else { action };
+            add(&path, action, format!("{word}{version}{object}{part}"));
+        }
+    }
+}
+
+/// The methods of connections that carry streams: exec, attach, portforward.
+const STREAM_METHODS: [ConnectMethod; 2] = [ConnectMethod::Get, ConnectMethod::Post];
+const PROXY_METHODS: [ConnectMethod; 7] = [
+    ConnectMethod::Get,
+    ConnectMethod::Put,
+    ConnectMethod::Post,
+    ConnectMethod::Delete,
+    ConnectMethod::Options,
+    ConnectMethod::Head,
+    ConnectMethod::Patch,
+];
+
+/// The parameters of connections and logs, from their option types, which no document describes.
+fn option_parameters(kind: &str, subresource: &str) -> &'static [(&'static str, &'static str)] {
+    match (kind, subresource) {
+        (_, "log") => &[
+            ("container", "string"),
+            ("follow", "boolean"),
+            ("insecureSkipTLSVerifyBackend", "boolean"),
+            ("limitBytes", "integer"),
+            ("previous", "boolean"),
+            ("sinceSeconds", "integer"),
+            ("stream", "string"),
+            ("tailLines", "integer"),
+            ("timestamps", "boolean"),
+        ],
+        ("PodExecOptions", _) => &[
+            ("command", "string"),
+            ("container", "string"),
+            ("stderr", "boolean"),
+            ("stdin", "boolean"),
+            ("stdout", "boolean"),
+            ("tty", "boolean"),
+        ],
+        ("PodAttachOptions", _) => &[
+            ("container", "string"),
+            ("stderr", "boolean"),
+            ("stdin", "boolean"),
+            ("stdout", "boolean"),
+            ("tty", "boolean"),
+        ],
+        ("PodPortForwardOptions", _) => &[("ports", "integer")],
+        (_, "proxy") => &[("path", "string")],
+        _ => &[],
     }
 }

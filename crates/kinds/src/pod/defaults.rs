@@ -116,8 +116,14 @@ fn default_pull_policy(image: &str) -> &'static str {
     if has_latest_tag(image) { "Always" } else { "IfNotPresent" }
 }
 
-/// Longer names of images are not valid.
-const IMAGE_LENGTH_MAX: usize = 255;
+/// Longer paths of images are not valid.
+const IMAGE_PATH_LENGTH_MAX: usize = 255;
+
+/// The path of an image without a host and a folder is in this folder.
+const DEFAULT_IMAGE_FOLDER: &str = "library/";
+
+/// A name of so many hexadecimal digits is the id of an image.
+const IMAGE_ID_LENGTH: usize = 64;
 
 /// Whether the tag is `latest`, stated or implied; an invalid image name has no tag.
 fn has_latest_tag(image: &str) -> bool {
@@ -127,17 +133,21 @@ fn has_latest_tag(image: &str) -> bool {
         Some(_) | None => (name, ""),
     };
     // The first part is a host if it looks like one.
-    let path = match repository.split_once('/') {
-        Some((host, path)) if host == "localhost" || host.contains(['.', ':']) || host != host.to_lowercase() => path,
-        Some(_) | None => repository,
+    let (path, path_length) = match repository.split_once('/') {
+        Some((host, path)) if host == "localhost" || host.contains(['.', ':']) || host != host.to_lowercase() => {
+            (path, path.len())
+        }
+        Some(_) => (repository, repository.len()),
+        None => (repository, DEFAULT_IMAGE_FOLDER.len() + repository.len()),
     };
+    let is_id = image.len() == IMAGE_ID_LENGTH && image.chars().all(|letter| matches!(letter, '0'..='9' | 'a'..='f'));
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
     let is_part = |part: &str| {
         part.starts_with(is_letter)
             && part.ends_with(is_letter)
             && part.chars().all(|letter| is_letter(letter) || "._-".contains(letter))
     };
-    let is_image = path.len() <= IMAGE_LENGTH_MAX && path.split('/').all(is_part);
+    let is_image = !is_id && path_length <= IMAGE_PATH_LENGTH_MAX && path.split('/').all(is_part);
     is_image && (tag == "latest" || tag.is_empty() && !has_digest)
 }
 
@@ -156,6 +166,15 @@ mod tests {
             ["web:1", "registry.example:5000/web:1.2", "web@sha256:0", "web:1@sha256:0", "", "Web", "a b", "host.x/"]
         {
             assert_eq!(default_pull_policy(image), "IfNotPresent", "{image}");
+        }
+    }
+
+    #[test]
+    fn default_pull_policy_is_if_not_present_for_invalid_image() {
+        for (letter, length, policy) in
+            [("a", 64, "IfNotPresent"), ("x", 64, "Always"), ("a", 247, "Always"), ("a", 248, "IfNotPresent")]
+        {
+            assert_eq!(default_pull_policy(&letter.repeat(length)), policy, "{letter} {length} times");
         }
     }
 }

@@ -345,7 +345,22 @@ function short(version, resource) {
   return version.startsWith(`${group}/`) ? version.slice(group.length + 1) : version;
 }
 
-function showVersions(versions, servers) {
+function showMigrations(migrations) {
+  $("migrations").hidden = migrations.length === 0;
+  keep($("migrations"), migrations, (migration) => migration.name, () => make("li"), (line, migration) => {
+    put(line, `${migration.name} of ${migration.resource}: ${migration.message || "not started"}`);
+  });
+}
+
+// The stored versions of a resource, with the number of objects.
+function showStored(cell, version, stored) {
+  const found = stored.find(({ name }) => name === version.name)?.versions ?? [];
+  const outdated = agrees(version) && found.some(([name]) => name !== version.agreed);
+  const text = found.map(([name, objects]) => `${objects} ${short(name, version.name)}`).join(", ");
+  mark(cell, text || "–", outdated ? "part" : text ? "good" : "off");
+}
+
+function showVersions(versions, servers, stored) {
   const agreed = versions.filter(agrees).length;
   put($("agreement"), versions.length === 0
     ? "No storage versions are known yet."
@@ -358,14 +373,15 @@ function showVersions(versions, servers) {
   const others = [...new Set(versions.flatMap((version) => version.writes.map(([name]) => name)))]
     .filter((name) => !servers.some((server) => server.name === name)).sort();
   const names = [...servers.map((server) => server.name), ...others];
-  columns($("versions"), ["Resource", "Agreed", ...servers.map(column), ...others]);
-  keep($("versions").tBodies[0], shown, (version) => `${version.name} ${names.length}`, () => row(names.length + 2), (line, version) => {
+  columns($("versions"), ["Resource", "Agreed", ...servers.map(column), ...others, "Stored"]);
+  keep($("versions").tBodies[0], shown, (version) => `${version.name} ${names.length}`, () => row(names.length + 3), (line, version) => {
     put(line.cells[0], version.name);
     mark(line.cells[1], agrees(version) ? short(version.agreed, version.name) : "no", agrees(version) ? "good" : "bad");
     names.forEach((name, at) => {
       const written = version.writes.find(([who]) => who === name)?.[1];
       put(line.cells[at + 2], written === undefined ? "–" : short(written, version.name));
     });
+    showStored(line.cells[names.length + 2], version, stored);
   });
 }
 
@@ -457,14 +473,15 @@ function show(snapshot) {
 
 function refresh() {
   if (!last) return;
-  const { lab, servers, groups, forwards, storageVersions, rollout } = last;
+  const { lab, servers, groups, forwards, storageVersions, storedVersions = [], migrations = [], rollout } = last;
   showFacts(lab, servers);
   showServers(servers);
   showPicture(servers, forwards);
   showForwards(forwards);
   showRollout(rollout, servers);
   showMap(groups, servers);
-  showVersions(storageVersions, servers);
+  showMigrations(migrations);
+  showVersions(storageVersions, servers, storedVersions);
 }
 
 function hear() {

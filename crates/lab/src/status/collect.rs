@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::compose::{self, ResourcesByGroupVersion, ServerReport, compose_snapshot};
-use super::{LabInfo, LabSnapshot, MigrationSummary, Phase, RolloutStatus, StorageVersionSummary};
+use super::{
+    LabInfo, LabSnapshot, MigrationSummary, Phase, RolloutStatus, StorageVersionSummary, StoredVersionsSummary,
+};
 use crate::client::{AdminClient, AdminRequest};
 use crate::supervisor::ProcessTable;
 
@@ -36,6 +38,8 @@ pub struct StatusCollector {
     pub clients: Vec<AdminClient>,
     /// Status of the rollout, if any.
     pub rollout: watch::Receiver<Option<RolloutStatus>>,
+    /// Versions of stored objects, from a reader of the storage.
+    pub stored_versions: watch::Receiver<Vec<StoredVersionsSummary>>,
     /// Where snapshots are published.
     pub snapshots: watch::Sender<Arc<LabSnapshot>>,
 }
@@ -73,6 +77,7 @@ impl StatusCollector {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = self.process_table.changed() => {}
                 _ = self.rollout.changed() => {}
+                _ = self.stored_versions.changed() => {}
             }
         }
     }
@@ -88,6 +93,7 @@ impl StatusCollector {
         let rollout = self.rollout.borrow().clone();
         let mut snapshot = compose_snapshot(&self.info, &process_table, reports, versions, rollout, Instant::now());
         snapshot.migrations = migrations.to_vec();
+        snapshot.stored_versions = self.stored_versions.borrow().clone();
         self.snapshots.send_if_modified(|last| {
             let is_news = **last != snapshot;
             if is_news {

@@ -80,6 +80,7 @@ pub fn compose_snapshot(
         groups,
         forwards: forwarded_requests(process_table, reports, &name_of),
         storage_versions: storage_versions.iter().map(|version| with_server_names(version, &name_of)).collect(),
+        stored_versions: Vec::new(),
         migrations: Vec::new(),
         rollout,
     }

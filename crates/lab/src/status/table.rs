@@ -21,6 +21,9 @@ pub fn render_snapshot(snapshot: &LabSnapshot) -> String {
     }
     let _ = writeln!(text, "forwarded: {}", render_forwards(snapshot));
     let _ = writeln!(text, "storage versions: {}", render_agreement(snapshot));
+    if !snapshot.stored_versions.is_empty() {
+        let _ = writeln!(text, "stored: {}", render_stored(snapshot));
+    }
     for migration in &snapshot.migrations {
         let message = if migration.message.is_empty() { "not started" } else { &migration.message };
         let _ = writeln!(text, "migration {} of {}: {message}", migration.name, migration.resource);
@@ -179,6 +182,32 @@ fn render_agreement(snapshot: &LabSnapshot) -> String {
     }
 }
 
+/// The resources whose objects are stored in another version than the one that all servers write.
+fn render_stored(snapshot: &LabSnapshot) -> String {
+    let outdated: Vec<String> = snapshot
+        .stored_versions
+        .iter()
+        .filter_map(|stored| {
+            let written = snapshot.storage_versions.iter().find(|version| version.name == stored.name)?;
+            let agreed = &written.common_encoding_version;
+            let others: Vec<String> = stored
+                .versions
+                .iter()
+                .filter(|(version, _)| version != agreed && !agreed.is_empty())
+                .map(|(version, objects)| format!("{objects} as {version}"))
+                .collect();
+            (!others.is_empty()).then(|| format!("{}: {}, servers write {agreed}", stored.name, others.join(", ")))
+        })
+        .collect();
+    let number = snapshot.stored_versions.len();
+    match outdated.len() {
+        0 => format!("{number} resources, none in another version than servers write"),
+        count => {
+            format!("{number} resources, {count} in another version than servers write\n  {}", join_lines(&outdated))
+        }
+    }
+}
+
 /// Joins lines, up to `NAMES_MAX`.
 fn join_lines(all: &[String]) -> String {
     match all.len().checked_sub(NAMES_MAX) {
@@ -193,7 +222,7 @@ mod tests {
 
     use super::*;
     use crate::status::compose::tests::test_snapshot;
-    use crate::status::{ForwardedRequests, MigrationSummary, StorageVersionSummary};
+    use crate::status::{ForwardedRequests, MigrationSummary, StorageVersionSummary, StoredVersionsSummary};
 
     #[test]
     fn snapshot_is_rendered_as_a_table() {
@@ -212,6 +241,15 @@ mod tests {
             encoding_versions: vec![("a".to_owned(), "v1".to_owned()), ("b".to_owned(), b.to_owned())],
         };
         snapshot.storage_versions = vec![version("core.pods", "v1", "v1"), version("x.ys", "", "v2")];
+        let stored = |name: &str, versions: &[(&str, u64)]| StoredVersionsSummary {
+            name: name.to_owned(),
+            versions: versions.iter().map(|(version, objects)| ((*version).to_owned(), *objects)).collect(),
+        };
+        snapshot.stored_versions = vec![
+            stored("core.pods", &[("v1", 4), ("v1beta1", 2)]),
+            stored("x.ys", &[("v1", 1)]),
+            stored("y.zs", &[("v1", 1)]),
+        ];
         snapshot.servers[2].problem = "killed".to_owned();
         expect![[r#"
             SERVER  RELEASE  PROCESS  MEMBER  AGE  PID  ADDRESS                 IDENTITY
@@ -222,6 +260,8 @@ mod tests {
             forwarded: a → b 3
             storage versions: 1 agree, 1 do not
               x.ys: a writes v1, b writes v2
+            stored: 3 resources, 1 in another version than servers write
+              core.pods: 2 as v1beta1, servers write v1
             migration m1 of secrets: The migration is running
             migration m2 of secrets: not started
             c: killed

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lab::status::{
-    ForwardedRequests, LabInfo, LabSnapshot, Phase, ProbeCounts, RolloutStatus, ServedGroupVersion, ServerSnapshot,
-    StorageVersionSummary,
+    ForwardedRequests, LabInfo, LabSnapshot, MigrationSummary, Phase, ProbeCounts, RolloutStatus, ServedGroupVersion,
+    ServerSnapshot, StorageVersionSummary, StoredVersionsSummary,
 };
 use tasks::Tasks;
 use tokio::net::TcpListener;
@@ -90,7 +90,15 @@ pub(crate) fn skewed_snapshot() -> LabSnapshot {
                 "storage.k8s.io/v1beta1 storage.k8s.io/v1beta1 storage.k8s.io/v1",
             ),
         ],
-        migrations: Vec::new(),
+        stored_versions: vec![StoredVersionsSummary {
+            name: "apps.deployments".to_owned(),
+            versions: vec![("apps/v1".to_owned(), 4), ("apps/v1beta2".to_owned(), 2)],
+        }],
+        migrations: vec![MigrationSummary {
+            name: "deployments".to_owned(),
+            resource: "deployments.apps".to_owned(),
+            message: "The migration is running".to_owned(),
+        }],
         rollout: None,
     }
 }

@@ -47,8 +47,14 @@ fn page_shows_the_whole_snapshot() {
     check_cells(
         &mut browser,
         "#versions tbody tr:nth-child(2)",
-        "storage.k8s.io.volumeattributesclasses | no | v1beta1 | v1beta1 | v1",
+        "storage.k8s.io.volumeattributesclasses | no | v1beta1 | v1beta1 | v1 | –",
     );
+    check_cells(
+        &mut browser,
+        "#versions tbody tr:nth-child(1)",
+        "apps.deployments | v1 | v1 | v1 | v1 | 4 v1, 2 v1beta2",
+    );
+    check_text(&mut browser, "#migrations", "deployments of deployments.apps: The migration is running");
     assert_eq!(browser.evaluate("document.getElementById('rollout').hidden"), true);
     assert_eq!(browser.logged_errors(), [] as [&str; 0]);
     browser.save_screenshot(&page_server::screenshot_path("page-skewed.png"));

@@ -1,5 +1,6 @@
-//! Sequences of writes, recorded from Kubernetes, and properties of the merge.
+//! Sequences of writes, recorded from Kubernetes, properties of the merge, and decided differences to Kubernetes.
 
+mod deviations;
 mod properties;
 mod recorded;
 mod replay;

@@ -36,23 +36,28 @@ fn item_value(name: &str, value: Option<&str>, tags: &std::collections::BTreeSet
     item
 }
 
-fn config(spec: &Value) -> JsonObject {
+pub(crate) fn config(spec: &Value) -> JsonObject {
     let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "n"}, "spec": spec});
     object.as_object().expect("an object").clone()
 }
 
-fn manager(name: &str) -> FieldManager<'_> {
+pub(crate) fn manager(name: &str) -> FieldManager<'_> {
     let now = "2026-01-01T00:00:00Z".parse().expect("a time");
     FieldManager { name, api_version: "example.com/v1", subresource: "", now }
 }
 
 /// The object after an apply; the live one if it changes nothing.
-fn applied(live: Option<&JsonObject>, config: &JsonObject, name: &str, force: bool) -> Result<JsonObject, ApplyError> {
+pub(crate) fn applied(
+    live: Option<&JsonObject>,
+    config: &JsonObject,
+    name: &str,
+    force: bool,
+) -> Result<JsonObject, ApplyError> {
     let result = apply(live, config, force, &manager(name), &Endpoint::widget())?;
     Ok(result.unwrap_or_else(|| live.expect("a new object is a change").clone()))
 }
 
-fn spec_of(object: &JsonObject) -> Value {
+pub(crate) fn spec_of(object: &JsonObject) -> Value {
     object.get("spec").cloned().unwrap_or(Value::Null)
 }
 
@@ -82,11 +87,51 @@ fn contains(object: &Value, part: &Value) -> bool {
     }
 }
 
+/// Adds what a part of a spec has; items of lists are found by name or value.
+fn add(object: &mut Value, part: &Value) {
+    match (object, part) {
+        (Value::Object(fields), Value::Object(part)) => {
+            part.iter().for_each(|(name, part)| add(fields.entry(name.clone()).or_insert(Value::Null), part));
+        }
+        (Value::Array(items), Value::Array(part)) => {
+            for part in part {
+                let is_same =
+                    |item: &&mut Value| if part.is_object() { item["name"] == part["name"] } else { *item == part };
+                let found = items.iter_mut().find(is_same);
+                match found {
+                    Some(item) => add(item, part),
+                    None => items.push(part.clone()),
+                }
+            }
+        }
+        (object, part) => *object = part.clone(),
+    }
+}
+
+/// True if every field of a set in its wire form is in the value. An item of a list that the set does not have itself may
+/// be absent.
+fn has_owned_fields(value: &Value, fields: &Value) -> bool {
+    let Some(fields) = fields.as_object() else { return false };
+    fields.iter().filter(|(key, _)| *key != ".").all(|(key, below)| {
+        let (prefix, text) = key.split_at(2);
+        let parsed = || serde_json::from_str::<Value>(text).expect("keys and values are JSON");
+        let items = value.as_array().map_or(&[][..], Vec::as_slice);
+        match prefix {
+            "f:" => value.get(text).is_some_and(|value| has_owned_fields(value, below)),
+            "v:" => items.contains(&parsed()),
+            _ => match items.iter().find(|item| item["name"] == parsed()["name"]) {
+                Some(item) => has_owned_fields(item, below),
+                None => below.get(".").is_none() && !is_empty(below),
+            },
+        }
+    })
+}
+
 fn is_empty(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
 }
 
-fn entry_sets(object: &JsonObject) -> Vec<Value> {
+pub(crate) fn entry_sets(object: &JsonObject) -> Vec<Value> {
     let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     entries.into_iter().map(|entry| json!([entry["manager"], entry["operation"], entry["fieldsV1"]])).collect()
 }
@@ -152,6 +197,24 @@ proptest! {
             Ok(result) => {
                 prop_assert!(contains(&spec_of(&result), &other), "{result:?}");
                 prop_assert!(contains(&spec_of(&result), &second), "{result:?}");
+            }
+            Err(error) => prop_assert!(matches!(error, ApplyError::Conflicts(_)), "{error}"),
+        }
+    }
+
+    #[test]
+    fn apply_keeps_fields_of_updater_outside_items_without_owner(
+        first in spec("f"), changed in spec("f"), second in spec("f"), force in any::<bool>(),
+    ) {
+        let live = applied(None, &config(&first), "a", false).expect("no other manager");
+        let mut updated = live.clone();
+        add(updated.entry("spec").or_insert(json!({})), &changed);
+        record_update(Some(&live), &mut updated, &manager("u"), &Endpoint::widget()).expect("no conversion");
+        let owned = entry_sets(&updated).into_iter().find(|entry| entry[0] == "u").map(|entry| entry[2].clone());
+        match applied(Some(&updated), &config(&second), "a", force) {
+            Ok(result) => {
+                let result = Value::Object(result);
+                prop_assert!(has_owned_fields(&result, &owned.unwrap_or(json!({}))), "{result}");
             }
             Err(error) => prop_assert!(matches!(error, ApplyError::Conflicts(_)), "{error}"),
         }

@@ -1,18 +1,26 @@
 use expect_test::{Expect, expect};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::clients::AuditLogReader;
+use crate::clients::ClientLogReader;
+use crate::flags::ServerFlags;
 use crate::table::{render_plan, render_preflight};
 
+fn target(to: Release, (feature_gates, runtime_config): (&str, &str)) -> (TargetServer, Vec<StartRefusal>) {
+    let mut flags = ServerFlags::default();
+    flags.push("feature-gates", feature_gates.to_owned());
+    flags.push("runtime-config", runtime_config.to_owned());
+    TargetServer::new(to, &flags)
+}
+
 fn preflight(to: Release, flags: (&str, &str), values: &[(&str, Value)], audit_lines: &[&str]) -> Preflight {
-    let mut builder = PreflightBuilder::new("/registry", None, TargetServer::new(to, flags.0, flags.1));
+    let mut builder = PreflightBuilder::new("/registry", None, target(to, flags));
     for (key, value) in values {
         let bytes = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         builder.add(format!("/registry/{key}").as_bytes(), bytes.as_bytes(), 7);
     }
-    let mut log = AuditLogReader::default();
-    audit_lines.iter().for_each(|line| log.add_line(line.as_bytes()));
+    let mut log = ClientLogReader::default();
+    audit_lines.iter().for_each(|line| log.add_audit_line(line.as_bytes()));
     builder.finish("x.db".to_owned(), 9, &log.finish())
 }
 
@@ -114,7 +122,7 @@ fn flags_and_undecodable_values_are_findings() {
 
             SERVER DOES NOT START
               --feature-gates: unrecognized feature gate: NoSuchGate.
-              Cure: Remove it from the flags of the servers of that release.
+              Cure: Change --feature-gates of the servers of that release.
 
             UNREADABLE pods
               1 value cannot be decoded by any release.
@@ -176,10 +184,10 @@ fn custom_objects_need_a_definition_with_their_version() {
 #[test]
 fn way_back_is_closed_by_resources_that_the_present_release_cannot_read() {
     let closes = |from: Release, to: Release| {
-        let target = TargetServer::new(to, "", "storage.k8s.io/v1beta1=true");
+        let target = target(to, ("", "storage.k8s.io/v1beta1=true"));
         let mut builder = PreflightBuilder::new("/registry", None, target).coming_from(Some(from));
         builder.add(b"/registry/volumeattributesclasses/a", class("v1beta1").to_string().as_bytes(), 7);
-        builder.finish("x.db".to_owned(), 9, &[]).closes_way_back
+        builder.finish("x.db".to_owned(), 9, &ClientLogReader::default().finish()).closes_way_back
     };
     assert_eq!(closes(Release::R33, Release::R36), ["volumeattributesclasses.storage.k8s.io (storage.k8s.io/v1)"]);
     assert!(closes(Release::R34, Release::R36).is_empty());
@@ -214,4 +222,91 @@ fn plan_begins_with_the_cures() {
           6. Run `unskew inventory` and `unskew preflight --to` the release before, to see whether the way back is open.
           7. Then turn new APIs on. What they store may close the way back: point of no return.
     "#]].assert_eq(&render_plan(&result));
+}
+
+fn service(distribution: &str) -> Value {
+    json!({"kind": "Service", "apiVersion": "v1", "metadata": {"name": "s", "managedFields": [
+        {"manager": "helm", "fieldsV1": {"f:spec": {"f:trafficDistribution": {}}}}]},
+        "spec": {"clusterIP": "None", "clusterIPs": ["None"], "type": "ClusterIP", "sessionAffinity": "None",
+                 "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
+                 "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}], "trafficDistribution": distribution}})
+}
+
+#[test]
+fn values_unknown_to_the_release_are_refused() {
+    let services = [("services/specs/default/a", service("PreferSameNode"))];
+    check(
+        Release::R32,
+        ("", ""),
+        &services,
+        &expect![[r#"
+        x.db to 1.32: NOT SAFE, 1 finding
+
+        WRITES REFUSED services
+          1 object that a kube-apiserver of 1.32 refuses at every write but those of the status: spec.trafficDistribution: Unsupported value: "PreferSameNode": supported values: "PreferClose".
+            default/a (set by helm)
+          Cure: Have the owners change the value.
+
+    "#]],
+    );
+    check(
+        Release::R33,
+        ("", ""),
+        &services,
+        &expect![[r#"
+        x.db to 1.33: NOT SAFE, 1 finding
+
+        GATE DIFFERS services
+          1 object that 1.33 would refuse as new, because the gate PreferSameTrafficDistribution is off there; stored ones keep the value: spec.trafficDistribution: Unsupported value: "PreferSameNode": supported values: "PreferClose".
+            default/a (set by helm)
+          Cure: Start the servers with --feature-gates=PreferSameTrafficDistribution=true, or have the owners change the value.
+
+    "#]],
+    );
+    check(
+        Release::R33,
+        ("PreferSameTrafficDistribution=true", ""),
+        &services,
+        &expect![[r#"
+        x.db to 1.33: nothing was found that makes it unsafe
+
+    "#]],
+    );
+    assert!(preflight(Release::R36, ("", ""), &services, &[]).safe);
+    let no_release = [("services/specs/default/a", service("Nonsense"))];
+    assert!(
+        preflight(Release::R32, ("", ""), &no_release, &[]).safe,
+        "no release accepts it: not a matter of the change"
+    );
+}
+
+#[test]
+fn fields_of_gates_that_are_off_are_named() {
+    let variable = json!({"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}});
+    let container = json!({"name": "c", "image": "i", "imagePullPolicy": "Always", "env": [variable],
+        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"});
+    let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {
+        "containers": [container], "volumes": [{"name": "v", "emptyDir": {}}], "restartPolicy": "Always",
+        "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30}});
+    let pods = [("pods/default/p", pod)];
+    check(
+        Release::R34,
+        ("", ""),
+        &pods,
+        &expect![[r#"
+            x.db to 1.34: NOT SAFE, 2 findings
+
+            GATE DIFFERS pods
+              1 object that 1.34 would refuse as new, because the gate EnvFiles is off there; stored ones keep the value: spec.containers[].env[].valueFrom: Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`.
+                default/p
+              Cure: Start the servers with --feature-gates=EnvFiles=true, or have the owners change the value.
+
+            GATE DIFFERS pods
+              1 object with fileKeyRef, a field of the gate EnvFiles, which is off in 1.34: stored objects keep it, new ones lose it.
+                default/p
+              Cure: Start the servers with --feature-gates=EnvFiles=true, or have the owners remove the field.
+
+        "#]],
+    );
+    assert!(preflight(Release::R34, ("EnvFiles=true", ""), &pods, &[]).safe);
 }

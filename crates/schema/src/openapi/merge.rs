@@ -3,6 +3,8 @@
 //! Documents are cut into members and not parsed further, except for what is added: a whole document as `Value` would
 //! take ten times the memory.
 
+mod extension;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -10,6 +12,8 @@ use serde_json::value::RawValue;
 
 use super::protobuf::SwaggerProtobuf;
 use super::types::Dialect;
+
+pub use extension::add_extension;
 
 /// The members of a JSON object, sorted, each as encoded.
 type Members<'b> = BTreeMap<String, &'b RawValue>;

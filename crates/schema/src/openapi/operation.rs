@@ -17,6 +17,8 @@ pub struct OpenApiOperation<'a> {
     pub tag: String,
     /// The kind of the objects.
     pub kind: GroupVersionKind<&'a str>,
+    /// Parameters in the query beside those of the action, with their types.
+    pub parameters: &'a [(&'a str, &'a str)],
 }
 
 /// What an operation does.
@@ -41,16 +43,82 @@ pub enum OperationAction {
         /// True if the response is the deleted object, false if it is a Status.
         returns_object: bool,
     },
+    /// Watches one object, on a deprecated path.
+    Watch,
+    /// Watches many objects, on a deprecated path.
+    WatchList,
     /// Reads plain text: logs.
     Text,
     /// Opens a connection, by this method.
-    Connect(&'static str),
+    Connect(ConnectMethod),
+    /// Reads a page that describes the server, such as its version.
+    Page(ServerPage),
+}
+
+/// A page that describes the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerPage {
+    /// Discovery: the type of this name in `meta/v1`.
+    Discovery(&'static str),
+    /// `/version`.
+    Version,
+    /// Text of this media type.
+    Text(&'static str),
+}
+
+/// A method that opens a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectMethod {
+    /// `GET`.
+    Get,
+    /// `PUT`.
+    Put,
+    /// `POST`.
+    Post,
+    /// `DELETE`.
+    Delete,
+    /// `OPTIONS`.
+    Options,
+    /// `HEAD`.
+    Head,
+    /// `PATCH`.
+    Patch,
+}
+
+impl ConnectMethod {
+    /// The word in an operation's name: `Get`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Get => "Get",
+            Self::Put => "Put",
+            Self::Post => "Post",
+            Self::Delete => "Delete",
+            Self::Options => "Options",
+            Self::Head => "Head",
+            Self::Patch => "Patch",
+        }
+    }
+
+    fn member_name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "put",
+            Self::Post => "post",
+            Self::Delete => "delete",
+            Self::Options => "options",
+            Self::Head => "head",
+            Self::Patch => "patch",
+        }
+    }
 }
 
 const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+const VERSION_INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
 const META_V1: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const TEXT_MEDIA_TYPES: [&str; 4] =
+    ["application/json", "application/vnd.kubernetes.protobuf", "application/yaml", "text/plain"];
 /// Lists may be watched.
 const LIST_MEDIA_TYPES: [&str; 5] = [
     "application/json",
@@ -108,13 +176,19 @@ impl OpenApiOperation<'_> {
     /// The list of resources of a group-version.
     pub fn list_resources(name: String, tag: String) -> Self {
         let kind = GroupVersionKind { group: "", version: "v1", kind: "APIResourceList" };
-        Self { action: OperationAction::Resources, name, tag, kind }
+        Self { action: OperationAction::Resources, name, tag, kind, parameters: &[] }
+    }
+
+    /// A page that describes the server.
+    pub fn page(page: ServerPage, name: String, tag: String) -> Self {
+        let kind = GroupVersionKind { group: "", version: "", kind: "" };
+        Self { action: OperationAction::Page(page), name, tag, kind, parameters: &[] }
     }
 
     /// The types it refers to.
     pub(super) fn definitions(&self, types: Types<'_>) -> impl Iterator<Item = String> {
         let body = self.body_type(types).map(|(definition, _)| definition);
-        body.into_iter().chain(self.response_type(types)).chain([format!("{META_V1}.WatchEvent")])
+        body.into_iter().chain(self.response_type(types))
     }
 
     fn method(&self) -> &'static str {
@@ -122,21 +196,22 @@ impl OpenApiOperation<'_> {
             OperationAction::Resources
             | OperationAction::List
             | OperationAction::Get
-            | OperationAction::Text
-            | OperationAction::Connect("Get") => "get",
-            OperationAction::Create | OperationAction::Connect("Post") => "post",
-            OperationAction::Update | OperationAction::Connect("Put") => "put",
-            OperationAction::Patch | OperationAction::Connect("Patch") => "patch",
-            OperationAction::Delete { .. } | OperationAction::DeleteCollection | OperationAction::Connect(_) => {
-                "delete"
-            }
+            | OperationAction::Watch
+            | OperationAction::WatchList
+            | OperationAction::Page(_)
+            | OperationAction::Text => "get",
+            OperationAction::Create => "post",
+            OperationAction::Update => "put",
+            OperationAction::Patch => "patch",
+            OperationAction::Delete { .. } | OperationAction::DeleteCollection => "delete",
+            OperationAction::Connect(method) => method.member_name(),
         }
     }
 
     /// Value of the extension `x-kubernetes-action`.
     fn kubernetes_action(&self) -> Option<&'static str> {
         match self.action {
-            OperationAction::Resources => None,
+            OperationAction::Resources | OperationAction::Page(_) => None,
             OperationAction::List => Some("list"),
             OperationAction::Create => Some("post"),
             OperationAction::DeleteCollection => Some("deletecollection"),
@@ -144,13 +219,15 @@ impl OpenApiOperation<'_> {
             OperationAction::Update => Some("put"),
             OperationAction::Patch => Some("patch"),
             OperationAction::Delete { .. } => Some("delete"),
+            OperationAction::Watch => Some("watch"),
+            OperationAction::WatchList => Some("watchlist"),
             OperationAction::Connect(_) => Some("connect"),
         }
     }
 
     /// The parameters that not all releases have.
     fn release_parameters(&self, types: Types<'_>) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let is_list = matches!(self.action, OperationAction::List | OperationAction::DeleteCollection);
+        let is_list = self.is_listing() || self.action == OperationAction::DeleteCollection;
         let is_delete = matches!(self.action, OperationAction::Delete { .. } | OperationAction::DeleteCollection);
         let has_shards = is_list && types.for_definition(&format!("{META_V1}.ShardInfo")).is_some();
         let options = types.for_definition(&format!("{META_V1}.DeleteOptions")).filter(|_| is_delete);
@@ -161,14 +238,16 @@ impl OpenApiOperation<'_> {
 
     fn query_parameters(&self) -> &'static [(&'static str, &'static str)] {
         match self.action {
-            OperationAction::List => LIST_PARAMETERS,
+            OperationAction::List | OperationAction::Watch | OperationAction::WatchList => LIST_PARAMETERS,
             OperationAction::Create | OperationAction::Update => WRITE_PARAMETERS,
             OperationAction::Patch => PATCH_PARAMETERS,
             OperationAction::Delete { .. } => DELETE_PARAMETERS,
             OperationAction::DeleteCollection => DELETE_COLLECTION_PARAMETERS,
-            OperationAction::Resources | OperationAction::Get | OperationAction::Text | OperationAction::Connect(_) => {
-                &[]
-            }
+            OperationAction::Resources
+            | OperationAction::Get
+            | OperationAction::Text
+            | OperationAction::Page(_)
+            | OperationAction::Connect(_) => &[],
         }
     }
 
@@ -185,7 +264,10 @@ impl OpenApiOperation<'_> {
             OperationAction::Resources
             | OperationAction::List
             | OperationAction::Get
+            | OperationAction::Watch
+            | OperationAction::WatchList
             | OperationAction::Text
+            | OperationAction::Page(_)
             | OperationAction::Connect(_) => None,
         }
     }
@@ -203,13 +285,54 @@ impl OpenApiOperation<'_> {
             OperationAction::Delete { returns_object: false } | OperationAction::DeleteCollection => {
                 Some(format!("{META_V1}.Status"))
             }
-            OperationAction::Text | OperationAction::Connect(_) => None,
+            OperationAction::Watch | OperationAction::WatchList => Some(format!("{META_V1}.WatchEvent")),
+            OperationAction::Page(ServerPage::Discovery(name)) => Some(format!("{META_V1}.{name}")),
+            OperationAction::Page(ServerPage::Version) => Some(VERSION_INFO.to_owned()),
+            OperationAction::Text | OperationAction::Connect(_) | OperationAction::Page(ServerPage::Text(_)) => None,
         }
     }
 
-    /// The media types of a response that is an object.
-    fn media_types(&self) -> &'static [&'static str] {
-        if self.action == OperationAction::List { &LIST_MEDIA_TYPES } else { &MEDIA_TYPES }
+    /// The media types of a response.
+    fn media_types(&self) -> &[&'static str] {
+        match &self.action {
+            OperationAction::Text => &TEXT_MEDIA_TYPES,
+            OperationAction::Connect(_) => &["*/*"],
+            OperationAction::Page(ServerPage::Version) => &MEDIA_TYPES[..1],
+            OperationAction::Page(ServerPage::Text(media_type)) => std::slice::from_ref(media_type),
+            OperationAction::List | OperationAction::Watch | OperationAction::WatchList => &LIST_MEDIA_TYPES,
+            OperationAction::Resources
+            | OperationAction::Create
+            | OperationAction::DeleteCollection
+            | OperationAction::Get
+            | OperationAction::Update
+            | OperationAction::Patch
+            | OperationAction::Delete { .. }
+            | OperationAction::Page(ServerPage::Discovery(_)) => &MEDIA_TYPES,
+        }
+    }
+
+    /// The media types of a body in Swagger 2.0, which states them of operations without a body too.
+    fn consumed_media_types(&self) -> &[&'static str] {
+        match &self.action {
+            OperationAction::Patch => &PATCH_MEDIA_TYPES,
+            OperationAction::Page(ServerPage::Text(_)) => &[],
+            OperationAction::Resources | OperationAction::Page(_) => self.media_types(),
+            OperationAction::List
+            | OperationAction::Create
+            | OperationAction::DeleteCollection
+            | OperationAction::Get
+            | OperationAction::Update
+            | OperationAction::Delete { .. }
+            | OperationAction::Watch
+            | OperationAction::WatchList
+            | OperationAction::Text
+            | OperationAction::Connect(_) => &["*/*"],
+        }
+    }
+
+    /// True if the response may be a stream of events.
+    fn is_listing(&self) -> bool {
+        matches!(self.action, OperationAction::List | OperationAction::Watch | OperationAction::WatchList)
     }
 
     fn definition(&self, types: Types<'_>) -> Option<String> {
@@ -217,22 +340,48 @@ impl OpenApiOperation<'_> {
     }
 }
 
-/// All operations on one path, with the parameters that they share.
+/// All operations on one path. The parameters that all of them have stand beside the operations, except bodies.
 pub(super) fn path_item(path: &str, types: Types<'_>, operations: &[OpenApiOperation<'_>], dialect: Dialect) -> Value {
+    let parameters: Vec<Vec<Value>> =
+        operations.iter().map(|operation| parameters_of(path, operation, types, dialect)).collect();
+    let is_shared =
+        |parameter: &Value| parameter["in"] != "body" && parameters.iter().all(|all| all.contains(parameter));
+    let (shared, _): (Vec<Value>, _) = parameters.first().cloned().unwrap_or_default().into_iter().partition(is_shared);
     let mut item = Map::new();
-    let mut parameters: Vec<Value> = ["name", "namespace"]
-        .into_iter()
-        .filter(|name| path.contains(&format!("{{{name}}}")))
-        .map(|name| parameter(name, "path", "string", dialect))
-        .collect();
-    if !path.ends_with('/') {
-        parameters.push(parameter("pretty", "query", "string", dialect));
-        item.insert("parameters".to_owned(), parameters.into());
+    for (operation, all) in operations.iter().zip(&parameters) {
+        let own: Vec<Value> = all.iter().filter(|parameter| !shared.contains(parameter)).cloned().collect();
+        item.insert(operation.method().to_owned(), operation_value(operation, own, types, dialect));
     }
-    for operation in operations {
-        item.insert(operation.method().to_owned(), operation_value(operation, types, dialect));
+    if !shared.is_empty() {
+        item.insert("parameters".to_owned(), shared.into());
     }
     Value::Object(item)
+}
+
+/// The parameters of an operation in path, query and, in Swagger 2.0, body, sorted by name.
+fn parameters_of(path: &str, operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialect) -> Vec<Value> {
+    let in_path = ["name", "namespace", "path"].into_iter().filter(|name| path.contains(&format!("{{{name}}}")));
+    let mut all: Vec<(&str, &str, &str)> = in_path.map(|name| (name, "path", "string")).collect();
+    let has_pretty = !matches!(
+        operation.action,
+        OperationAction::Resources | OperationAction::Page(_) | OperationAction::Connect(_)
+    );
+    all.extend(has_pretty.then_some(("pretty", "query", "string")));
+    let in_query = |(name, kind)| (name, "query", kind);
+    all.extend(operation.query_parameters().iter().copied().map(in_query));
+    all.extend(operation.parameters.iter().map(|(name, kind)| (*name, "query", *kind)));
+    all.extend(operation.release_parameters(types).map(in_query));
+    all.sort_unstable();
+    let mut values: Vec<Value> =
+        all.into_iter().map(|(name, location, kind)| parameter(name, location, kind, dialect)).collect();
+    if let (Dialect::V2, Some((definition, is_required))) = (dialect, operation.body_type(types)) {
+        let mut body = json!({"name": "body", "in": "body", "schema": dialect.reference(&definition)});
+        if is_required {
+            body["required"] = true.into();
+        }
+        values.push(body);
+    }
+    values
 }
 
 fn parameter(name: &str, location: &str, kind: &str, dialect: Dialect) -> Value {
@@ -246,41 +395,32 @@ fn parameter(name: &str, location: &str, kind: &str, dialect: Dialect) -> Value 
     parameter
 }
 
-fn operation_value(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialect) -> Value {
+fn operation_value(
+    operation: &OpenApiOperation<'_>,
+    parameters: Vec<Value>,
+    types: Types<'_>,
+    dialect: Dialect,
+) -> Value {
     let mut value = json!({"operationId": operation.name, "tags": [operation.tag]});
-    let mut query: Vec<(&str, &str)> =
-        operation.query_parameters().iter().copied().chain(operation.release_parameters(types)).collect();
-    query.sort_unstable();
-    let query = query.into_iter().map(|(name, kind)| parameter(name, "query", kind, dialect));
-    let mut parameters: Vec<Value> = query.collect();
-    let body = operation.body_type(types);
-    match (dialect, &body) {
-        (Dialect::V2, Some((definition, required))) => {
-            let schema = dialect.reference(definition);
-            let mut body = json!({"name": "body", "in": "body", "schema": schema});
-            if *required {
-                body["required"] = true.into();
-            }
-            parameters.push(body);
+    if let (Dialect::V3, Some((definition, is_required))) = (dialect, operation.body_type(types)) {
+        let medium = json!({"schema": dialect.reference(&definition)});
+        let media = if operation.action == OperationAction::Patch { &PATCH_MEDIA_TYPES[..] } else { &["*/*"] };
+        let content: Map<String, Value> = media.iter().map(|name| ((*name).to_owned(), medium.clone())).collect();
+        value["requestBody"] = json!({"content": content});
+        if is_required {
+            value["requestBody"]["required"] = true.into();
         }
-        (Dialect::V3, Some((definition, required))) => {
-            let medium = json!({"schema": dialect.reference(definition)});
-            let media = if operation.action == OperationAction::Patch { &PATCH_MEDIA_TYPES[..] } else { &["*/*"] };
-            let content: Map<String, Value> = media.iter().map(|name| ((*name).to_owned(), medium.clone())).collect();
-            value["requestBody"] = json!({"content": content});
-            if *required {
-                value["requestBody"]["required"] = true.into();
-            }
-        }
-        (_, None) => {}
     }
     if !parameters.is_empty() {
         value["parameters"] = parameters.into();
     }
     if dialect == Dialect::V2 {
-        value["consumes"] =
-            if operation.action == OperationAction::Patch { json!(PATCH_MEDIA_TYPES) } else { json!(["*/*"]) };
+        let consumed = operation.consumed_media_types();
+        if !consumed.is_empty() {
+            value["consumes"] = json!(consumed);
+        }
         value["produces"] = json!(operation.media_types());
+        value["schemes"] = json!(["https"]);
     }
     value["responses"] = responses(operation, types, dialect);
     if let Some(word) = operation.kubernetes_action() {
@@ -292,10 +432,11 @@ fn operation_value(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: 
 }
 
 fn responses(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialect) -> Value {
-    let (schema, media) = match operation.response_type(types) {
-        Some(definition) => (dialect.reference(&definition), operation.media_types()),
-        None => (json!({"type": "string"}), &["*/*"][..]),
+    let schema = match operation.response_type(types) {
+        Some(definition) => dialect.reference(&definition),
+        None => json!({"type": "string"}),
     };
+    let media = operation.media_types();
     let mut success = json!({"description": "OK"});
     match dialect {
         Dialect::V2 => success["schema"] = schema,
@@ -314,7 +455,10 @@ fn responses(operation: &OpenApiOperation<'_>, types: Types<'_>, dialect: Dialec
         | OperationAction::List
         | OperationAction::DeleteCollection
         | OperationAction::Get
+        | OperationAction::Watch
+        | OperationAction::WatchList
         | OperationAction::Text
+        | OperationAction::Page(_)
         | OperationAction::Connect(_) => &[],
     };
     for (code, description) in extra {

@@ -64,6 +64,11 @@ impl JsonMembers {
         }
     }
 
+    /// True if there are no members.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Writes the object.
     pub fn push_to(&self, body: &mut String) {
         body.reserve(self.0.len() + 2);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::descriptions;
-use crate::{SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType};
+use crate::{SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType, ZeroEncoding};
 
 /// A version of OpenAPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,14 @@ const COMMON_TO_ALL_GROUPS: [&str; 2] =
 impl Dialect {
     /// A reference to a type.
     pub fn reference(self, definition: &str) -> Value {
+        json!({"$ref": self.reference_text(definition)})
+    }
+
+    /// The value of `$ref`.
+    pub(super) fn reference_text(self, definition: &str) -> String {
         match self {
-            Self::V2 => json!({"$ref": format!("#/definitions/{definition}")}),
-            Self::V3 => json!({"$ref": format!("#/components/schemas/{definition}")}),
+            Self::V2 => format!("#/definitions/{definition}"),
+            Self::V3 => format!("#/components/schemas/{definition}"),
         }
     }
 
@@ -141,19 +146,32 @@ fn struct_definition(found: StructType<'_>, dialect: Dialect, group_versions: &[
     if !kinds.is_empty() {
         schema.insert("x-kubernetes-group-version-kind".to_owned(), kinds.into());
     }
+    if let Some(union) = found.union() {
+        let fields: Map<String, Value> = union.fields().map(|(field, name)| (field.to_owned(), name.into())).collect();
+        let mut value = json!({"fields-to-discriminateBy": fields});
+        if let Some(discriminator) = union.discriminator() {
+            value["discriminator"] = discriminator.into();
+        }
+        schema.insert("x-kubernetes-unions".to_owned(), json!([value]));
+    }
     if let Some(topology) = found.topology() {
         schema.insert("x-kubernetes-map-type".to_owned(), topology_name(topology).into());
     }
     Value::Object(schema)
 }
 
+/// A property with its description and Kubernetes' extensions.
 fn property_schema(field: StructField<'_>, description: Option<&str>, dialect: Dialect) -> Value {
-    let Value::Object(mut schema) = value_schema(field.value_type(), dialect) else {
-        unreachable!("a schema is an object")
-    };
-    let mut marks = kubernetes_extensions(field, dialect);
+    let mut marks = kubernetes_extensions(field);
+    if dialect == Dialect::V3 {
+        marks.extend(field_default(field).map(|default| ("default".to_owned(), default)));
+    }
     marks.extend(description.map(|text| ("description".to_owned(), text.into())));
-    // Siblings of a reference mean nothing in OpenAPI 3.0, so the reference goes one level down.
+    with_marks(value_schema(field.value_type(), dialect), marks, dialect)
+}
+
+/// Siblings of a reference mean nothing in OpenAPI 3.0, so the reference goes one level down.
+fn with_marks(mut schema: Map<String, Value>, marks: Map<String, Value>, dialect: Dialect) -> Value {
     if dialect == Dialect::V3 && !marks.is_empty() && schema.contains_key("$ref") {
         schema = Map::from_iter([("allOf".to_owned(), json!([schema]))]);
     }
@@ -161,26 +179,71 @@ fn property_schema(field: StructField<'_>, description: Option<&str>, dialect: D
     Value::Object(schema)
 }
 
-fn value_schema(shape: ValueType<'_>, dialect: Dialect) -> Value {
-    match shape.form() {
-        TypeForm::Text => json!({"type": "string"}),
-        TypeForm::Int32 => json!({"type": "integer", "format": "int32"}),
-        TypeForm::Int64 => json!({"type": "integer", "format": "int64"}),
-        TypeForm::Double => json!({"type": "number", "format": "double"}),
-        TypeForm::Bool => json!({"type": "boolean"}),
-        TypeForm::Bytes => json!({"type": "string", "format": "byte"}),
-        TypeForm::Special(special) => dialect.reference(special.definition()),
-        TypeForm::List(items) => json!({"type": "array", "items": value_schema(items, dialect)}),
-        TypeForm::Map(values) => json!({"type": "object", "additionalProperties": value_schema(values, dialect)}),
-        TypeForm::Struct(inner) => dialect.reference(&inner.definition()),
+/// The declared default, or zero if Go always encodes the field as a value.
+fn field_default(field: StructField<'_>) -> Option<Value> {
+    match field.default().map(serde_json::from_str) {
+        Some(Ok(default)) => Some(default),
+        _ if field.zero_encoding() == ZeroEncoding::Zero => zero_value(field.value_type()),
+        _ => None,
     }
 }
 
+/// The zero that documents state as the default of a value; `None` where they state none.
+fn zero_value(shape: ValueType<'_>) -> Option<Value> {
+    match shape.form() {
+        TypeForm::Text => Some(json!("")),
+        TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => Some(json!(0)),
+        TypeForm::Bool => Some(json!(false)),
+        TypeForm::Struct(_) => Some(json!({})),
+        TypeForm::Bytes | TypeForm::Special(_) | TypeForm::List(_) | TypeForm::Map(_) => None,
+    }
+}
+
+/// The schema of a value, as members of an object.
+fn value_schema(shape: ValueType<'_>, dialect: Dialect) -> Map<String, Value> {
+    let plain = |name: &str, format: Option<&str>| {
+        let format = format.map(|format| ("format".to_owned(), json!(format)));
+        Map::from_iter([("type".to_owned(), json!(name))].into_iter().chain(format))
+    };
+    let reference = |definition: &str| Map::from_iter([("$ref".to_owned(), dialect.reference_text(definition).into())]);
+    match shape.form() {
+        TypeForm::Text => {
+            let mut schema = plain("string", None);
+            schema.extend(shape.enum_values().map(|values| ("enum".to_owned(), values.collect::<Vec<_>>().into())));
+            schema
+        }
+        TypeForm::Int32 => plain("integer", Some("int32")),
+        TypeForm::Int64 => plain("integer", Some("int64")),
+        TypeForm::Double => plain("number", Some("double")),
+        TypeForm::Bool => plain("boolean", None),
+        TypeForm::Bytes => plain("string", Some("byte")),
+        TypeForm::Special(special) => reference(special.definition()),
+        TypeForm::List(items) => {
+            let mut schema = plain("array", None);
+            schema.insert("items".to_owned(), element_schema(items, dialect));
+            schema
+        }
+        TypeForm::Map(values) => {
+            let mut schema = plain("object", None);
+            schema.insert("additionalProperties".to_owned(), element_schema(values, dialect));
+            schema
+        }
+        TypeForm::Struct(inner) => reference(&inner.definition()),
+    }
+}
+
+/// The schema of an item of a list or of a value of a map.
+fn element_schema(shape: ValueType<'_>, dialect: Dialect) -> Value {
+    let default = zero_value(shape).filter(|_| dialect == Dialect::V3);
+    let marks = default.map(|default| ("default".to_owned(), default)).into_iter().collect();
+    with_marks(value_schema(shape, dialect), marks, dialect)
+}
+
 /// Kubernetes' extensions of a field.
-fn kubernetes_extensions(field: StructField<'_>, dialect: Dialect) -> Map<String, Value> {
+fn kubernetes_extensions(field: StructField<'_>) -> Map<String, Value> {
     let mut marks = Map::new();
     if let Some(topology) = field.topology() {
-        let is_list = matches!(field.value_type().form(), TypeForm::List(_));
+        let is_list = matches!(field.value_type().form(), TypeForm::List(_) | TypeForm::Bytes);
         let name = if is_list { "x-kubernetes-list-type" } else { "x-kubernetes-map-type" };
         marks.insert(name.to_owned(), topology_name(topology).into());
         if let Topology::Map(keys) = topology {
@@ -190,9 +253,6 @@ fn kubernetes_extensions(field: StructField<'_>, dialect: Dialect) -> Map<String
     if let Some(rule) = field.patch_rule() {
         marks.insert("x-kubernetes-patch-strategy".to_owned(), rule.strategy.into());
         marks.extend(rule.merge_key.map(|key| ("x-kubernetes-patch-merge-key".to_owned(), key.into())));
-    }
-    if let (Dialect::V3, Some(Ok(default))) = (dialect, field.default().map(serde_json::from_str)) {
-        marks.insert("default".to_owned(), default);
     }
     marks
 }

@@ -117,9 +117,9 @@ pub(super) fn connect(path: &Path, durability: Durability, busy_timeout: Duratio
     Ok(connection)
 }
 
-/// Opens a read-only connection.
+/// Opens a read-only connection. It reads ranges and history, mostly each page once, so that it has a small cache.
 pub(super) fn connect_reader(path: &Path, busy_timeout: Duration) -> rusqlite::Result<Connection> {
     let connection = connect(path, Durability::Full, busy_timeout)?;
-    connection.execute_batch("PRAGMA query_only = ON")?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -1024")?;
     Ok(connection)
 }

@@ -63,8 +63,11 @@ impl WatchFeed {
         Err(FeedEnded)
     }
 
-    /// Sends one batch of history; returns the revision after it.
+    /// Sends one batch of history; returns the revision after it. At most one batch waits for the consumer meanwhile, so that a
+    /// long history is not read into memory as a whole.
     async fn catch_up(&mut self, next: Revision) -> Result<Revision, FeedEnded> {
+        let batches = &self.subscription.batches;
+        drop(batches.reserve_many(batches.max_capacity() - 1).await.map_err(|_| FeedEnded)?);
         if self.progress_requests.try_recv().is_ok() {
             self.requested_progress = self.revision_file.read().ok();
         }

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
-use rustls::{CertificateError, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, OtherError, RootCertStore};
 
 use super::ClientCaBundle;
+use super::handshake_verifier::{CertificateCheck, handshake_verifier};
 
-/// Wraps rustls' verifier. While some CAs are outside their validity period, it verifies against the remaining ones.
+/// rustls' verifier. While some CAs are outside their validity period, it verifies against the remaining ones.
 #[derive(Debug)]
-struct ValidAuthoritiesVerifier {
+pub(super) struct ValidAuthorities {
     bundle: ClientCaBundle,
     verifier_for_all: Arc<WebPkiServerVerifier>,
 }
@@ -20,8 +21,14 @@ struct ValidAuthoritiesVerifier {
 impl ClientCaBundle {
     /// Returns a server certificate verifier for `ClientConfig`. CAs that expire later lose trust without a reload.
     pub fn into_server_verifier(self) -> Arc<dyn ServerCertVerifier> {
-        let all = webpki_verifier(self.trust_anchors.clone());
-        Arc::new(ValidAuthoritiesVerifier { bundle: self, verifier_for_all: all })
+        handshake_verifier(ValidAuthorities::new(self))
+    }
+}
+
+impl ValidAuthorities {
+    pub(super) fn new(bundle: ClientCaBundle) -> Self {
+        let verifier_for_all = webpki_verifier(bundle.trust_anchors.clone());
+        Self { bundle, verifier_for_all }
     }
 }
 
@@ -31,17 +38,16 @@ fn webpki_verifier(anchors: Vec<TrustAnchor<'static>>) -> Arc<WebPkiServerVerifi
     built.expect("the bundle is not empty and there is no CRL")
 }
 
-impl ServerCertVerifier for ValidAuthoritiesVerifier {
-    fn verify_server_cert(
+impl CertificateCheck for ValidAuthorities {
+    fn check(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
+    ) -> Result<(), rustls::Error> {
         let verify = |verifier: &WebPkiServerVerifier| {
-            verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            verifier.verify_server_cert(end_entity, intermediates, server_name, &[], now).map(drop)
         };
         let valid = self.bundle.valid_at(now);
         if valid.len() == self.bundle.trust_anchors.len() {
@@ -56,27 +62,5 @@ impl ServerCertVerifier for ValidAuthoritiesVerifier {
                 self.bundle.invalid_authority(now, |anchor| verify(&webpki_verifier(vec![anchor.clone()])).is_ok());
             invalid.map_or(error, |fault| CertificateError::Other(OtherError(Arc::new(fault))).into())
         })
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier_for_all.verify_tls12_signature(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier_for_all.verify_tls13_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.verifier_for_all.supported_verify_schemes()
     }
 }

@@ -93,14 +93,9 @@ impl Http1Connection {
         !self.is_upgrade_requested && self.driver.is_some() && self.sender.is_ready()
     }
 
-    /// Reports whether its socket is registered with this thread's runtime.
-    pub(super) fn is_on_current_runtime(&self) -> bool {
-        self.runtime == RuntimeIndex::current()
-    }
-
     /// Registers the socket with this thread's runtime; on `false` the connection is unusable.
     pub(super) fn move_to_current_runtime(&mut self) -> bool {
-        if !self.is_on_current_runtime() {
+        if self.runtime != RuntimeIndex::current() {
             self.runtime = RuntimeIndex::current();
             return self.socket.move_to_current_runtime().is_ok();
         }

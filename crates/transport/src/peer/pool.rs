@@ -24,7 +24,6 @@ use super::http1_connection::{Http1Connection, Http1SendError};
 use super::socket::Socket;
 use super::tls::{ALPN_HTTP2, ClientTls};
 use crate::Reloading;
-use crate::serving::RuntimeIndex;
 
 /// The name in every peer's serving certificate, as in KEP-4020 and kube-apiserver; addresses change.
 const SERVER_NAME: &str = "kubernetes.default.svc";
@@ -128,8 +127,8 @@ pub struct ConnectionPool {
     idle: Mutex<Vec<Http1Connection>>,
     /// HTTP/2 connections for long-running streams.
     long_running: H2ConnectionSet,
-    /// HTTP/2 connections for short requests, one set per worker runtime.
-    short_by_runtime: Box<[H2ConnectionSet]>,
+    /// HTTP/2 connections for short requests.
+    short: H2ConnectionSet,
     opened: AtomicU64,
     reused: AtomicU64,
 }
@@ -145,8 +144,7 @@ impl fmt::Debug for ConnectionPool {
 pub enum StreamClass {
     /// Long-running responses such as watches.
     LongRunning,
-    /// Short responses, batched into fewer packets. Each worker has its own connections, so that no other thread must
-    /// be woken.
+    /// Short responses, batched into fewer packets.
     Short,
 }
 
@@ -169,7 +167,7 @@ impl ConnectionPool {
             limits,
             idle: Mutex::default(),
             long_running: H2ConnectionSet::default(),
-            short_by_runtime: (0..RuntimeIndex::count()).map(|_| H2ConnectionSet::default()).collect(),
+            short: H2ConnectionSet::default(),
             opened: AtomicU64::new(0),
             reused: AtomicU64::new(0),
         })
@@ -180,7 +178,7 @@ impl ConnectionPool {
         let generation = self.connector.tls.get().generation;
         let now = Instant::now();
         loop {
-            let mut connection = self.pop_idle()?;
+            let mut connection = self.idle.lock().pop()?;
             let is_young = now.saturating_duration_since(connection.idle_since) < self.limits.idle_timeout;
             if is_young
                 && connection.generation == generation
@@ -193,16 +191,6 @@ impl ConnectionPool {
                     is_reused: true,
                 });
             }
-        }
-    }
-
-    /// Prefers a connection registered with this runtime; moving one from another runtime is still cheaper than
-    /// dialing.
-    fn pop_idle(&self) -> Option<Http1Connection> {
-        let mut idle = self.idle.lock();
-        match idle.iter().rposition(Http1Connection::is_on_current_runtime) {
-            Some(at) => Some(idle.remove(at)),
-            None => idle.pop(),
         }
     }
 
@@ -240,12 +228,12 @@ impl ConnectionPool {
     fn h2_connections(&self, class: StreamClass) -> &H2ConnectionSet {
         match class {
             StreamClass::LongRunning => &self.long_running,
-            StreamClass::Short => &self.short_by_runtime[RuntimeIndex::current().index()],
+            StreamClass::Short => &self.short,
         }
     }
 
-    fn all_h2_connections(&self) -> impl Iterator<Item = &H2ConnectionSet> {
-        std::iter::once(&self.long_running).chain(&self.short_by_runtime)
+    fn all_h2_connections(&self) -> [&H2ConnectionSet; 2] {
+        [&self.long_running, &self.short]
     }
 
     /// Reserves a stream, dialing a connection or waiting for a dial in progress if none has room.
@@ -291,7 +279,9 @@ impl ConnectionPool {
         };
         let closed: Vec<_> = self.idle.lock().extract_if(.., is_old).collect();
         drop(closed);
-        self.all_h2_connections().for_each(|streams| streams.close_expired(generation, age_max));
+        for streams in self.all_h2_connections() {
+            streams.close_expired(generation, age_max);
+        }
     }
 
     /// Returns host and port of the peer.
@@ -306,7 +296,7 @@ impl ConnectionPool {
 
     /// Returns the number of HTTP/2 connections that accept streams.
     pub fn h2_connection_count(&self) -> usize {
-        self.all_h2_connections().map(H2ConnectionSet::len).sum()
+        self.all_h2_connections().map(H2ConnectionSet::len).iter().sum()
     }
 
     /// Returns the counters.

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::io;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use tasks::Tasks;
 use tokio::runtime::Handle;
@@ -25,21 +25,10 @@ impl RuntimeIndex {
         CURRENT_RUNTIME.get()
     }
 
-    /// Returns the number of runtimes.
-    pub(crate) fn count() -> usize {
-        1 + worker_count()
+    /// Reports whether this is a worker's runtime.
+    pub(crate) fn is_worker(self) -> bool {
+        self.0 > 0
     }
-
-    /// Returns a number below [`RuntimeIndex::count`].
-    pub(crate) fn index(self) -> usize {
-        self.0
-    }
-}
-
-/// Returns the number of available cores, read once because it may change while the process runs.
-fn worker_count() -> usize {
-    static COUNT: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
-    *COUNT
 }
 
 /// One worker per available core. Workers end when this is dropped and their last slot is released.
@@ -69,8 +58,8 @@ impl Workers {
     /// Starts the worker threads.
     pub(crate) fn start() -> io::Result<Self> {
         let stop = CancellationToken::new();
-        let workers =
-            (1..=worker_count()).map(|number| Worker::start(number, stop.clone())).collect::<Result<_, _>>()?;
+        let count = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let workers = (1..=count).map(|number| Worker::start(number, stop.clone())).collect::<Result<_, _>>()?;
         Ok(Self { workers, next_worker: AtomicUsize::new(0), stop: Arc::new(stop.drop_guard()) })
     }
 

@@ -9,7 +9,7 @@ use ::lab::status::{LabSnapshot, table};
 use ::lab::{Config, DataDirRetention, Lab, LabError, LabHandle};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{args, environment};
+use super::{args, environment, stored_versions};
 use crate::{EXIT_UNAVAILABLE, logging, print_line};
 
 /// How long the summary waits for the discovery documents of servers that are ready.
@@ -41,6 +41,7 @@ pub(super) async fn run(up: args::UpArgs) -> anyhow::Result<ExitCode> {
     };
     let lab = Lab::open(config).await?;
     let inside = lab.handle();
+    inside.tasks.spawn_once("stored versions", stored_versions::publish(inside.clone()));
     let (ran, conducted) = tokio::join!(lab.run(), run_until_stopped(&inside));
     ran?;
     conducted?;

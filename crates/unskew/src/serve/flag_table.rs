@@ -188,7 +188,9 @@ pub(crate) static FLAGS: &[Flag] = &[
         "*",
         "Controllers to run: * for all, -name for all but one. There are namespace-controller, \
          garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller, \
-         resourcequota-controller, validatingadmissionpolicy-status-controller and storage-version-migrator-controller.",
+         resourcequota-controller, validatingadmissionpolicy-status-controller, \
+         persistentvolumeclaim-protection-controller, persistentvolume-protection-controller, \
+         volumeattributesclass-protection-controller and storage-version-migrator-controller.",
     ),
     flag(
         "migrate-automatically",

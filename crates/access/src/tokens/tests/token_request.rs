@@ -110,6 +110,17 @@ fn expiration_above_maximum_is_shortened_with_warning() {
 }
 
 #[test]
+fn token_that_no_server_accepts_is_not_issued() {
+    let audiences: Vec<String> = (0..2_000).map(|number| format!("audience-{number}")).collect();
+    check_error(
+        &json!({"spec": {"audiences": audiences}}),
+        &expect![
+            "the token request is invalid: spec.audiences: Forbidden: a token with these audiences is longer than 16384 bytes"
+        ],
+    );
+}
+
+#[test]
 fn invalid_token_request_returns_kubernetes_status() {
     check_error(
         &json!({"spec": {"expirationSeconds": 599}}),

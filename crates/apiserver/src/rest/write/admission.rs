@@ -11,6 +11,9 @@ use crate::admission::{AdmissionPhase, AdmittedWrite};
 use crate::rest::RequestContext;
 use crate::rest::scale::SCALE_KIND;
 
+const INVALID_MANAGED_FIELDS: &str = ".metadata.managedFields was in an invalid state after admission; this could be \
+    caused by an outdated mutating admission controller; please fix your requests";
+
 impl ObjectWrite<'_> {
     /// Mutating admission: plugins and webhooks may change the object.
     pub(super) fn admit(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Result<(), Status> {
@@ -32,8 +35,12 @@ impl ObjectWrite<'_> {
         }
         // Owners are recorded before admission; what it changes gets no new one.
         let metadata = object::unstructured::metadata_mut(new);
-        if metadata.get("managedFields") != managed_fields.as_ref() {
+        if metadata.get("managedFields") != managed_fields.as_ref()
+            && let Err(error) = managedfields::check_entries(new)
+        {
+            let metadata = object::unstructured::metadata_mut(new);
             object::unstructured::set_or_remove(metadata, "managedFields", managed_fields);
+            self.context.execution.add_warnings([format!("{INVALID_MANAGED_FIELDS}: {error}")]);
         }
         let duplicates = object::metadata::dedup_owner_references(new);
         self.context.execution.add_warnings(duplicates);
@@ -120,7 +127,7 @@ impl RequestContext<'_> {
         let object = result?;
         // Last of all plugins.
         if let (AdmissionPhase::Validating, Some(object)) = (phase, &object) {
-            self.charge_quota(write.operation, object, old, write.is_dry_run)?;
+            self.prepare_charge(write.operation, object, old, write.is_dry_run)?;
         }
         Ok(object)
     }

@@ -55,7 +55,7 @@ impl ObjectWrite<'_> {
         let gates = &context.server.feature_gates;
         let mut errors = validate::validate_metadata(object, rules);
         errors.extend(value_validation::validate_create(strategy, gates, object));
-        errors.extend(self.validate_custom(object, None, &errors));
+        errors = self.validate_custom(object, None, errors);
         if errors.is_empty() {
             errors.extend(self.check_param_permission(None, object)?);
         }
@@ -117,7 +117,11 @@ impl ObjectWrite<'_> {
             (_, Some(part)) => (part.prepare)(old, new, self.now),
             (_, None) => Ok(()),
         });
-        prepared.map_err(|rejection| context.rejection_status(rejection, &context.target.name))
+        prepared.map_err(|rejection| context.rejection_status(rejection, &context.target.name))?;
+        if part.is_some_and(|part| part.writes_status) {
+            built_in_types::set_empty_status(new, context.server.served_resources.release(), kind);
+        }
+        Ok(())
     }
 
     /// Validates metadata, values and immutable fields of an update to the object or a subresource.
@@ -126,24 +130,28 @@ impl ObjectWrite<'_> {
         let (resource, gates) = (context.resource, &context.server.feature_gates);
         let subresource = &*context.target.subresource;
         let mut errors = validate::validate_metadata_update(old, new, resource.rules());
-        errors.extend(value_validation::validate_values(resource.strategy(), gates, subresource, [old, new]));
-        errors.extend(built_in_types::validate_immutable_fields([old, new], gates, resource, subresource));
-        errors.extend(self.validate_custom(new, Some(old), &errors));
+        let of_values = value_validation::validate_values(resource.strategy(), gates, subresource, [old, new]);
+        let of_changes = built_in_types::validate_immutable_fields([old, new], gates, resource, subresource);
+        match resource.strategy().reports_changes_first {
+            true => errors.extend(of_changes.into_iter().chain(of_values)),
+            false => errors.extend(of_values.into_iter().chain(of_changes)),
+        }
+        errors = self.validate_custom(new, Some(old), errors);
         if errors.is_empty() && subresource.is_empty() {
             errors.extend(self.check_param_permission(Some(old), new)?);
         }
         Rejection::ensure_no_errors(errors).map_err(|rejection| self.invalid_status(rejection, new))
     }
 
-    /// Validates an object of a custom resource by its schema and rules.
+    /// Validates an object of a custom resource by its schema and rules. Returns all errors, those of the metadata first.
     fn validate_custom(
         &self,
         new: &JsonObject,
         old: Option<&JsonObject>,
-        metadata_errors: &[FieldError],
+        metadata_errors: Vec<FieldError>,
     ) -> Vec<FieldError> {
         let context = self.context;
-        let Some((live, version)) = context.resource.as_custom() else { return Vec::new() };
+        let Some((live, version)) = context.resource.as_custom() else { return metadata_errors };
         let verdict = live.validate(version, new, old, &context.target.subresource, metadata_errors);
         context.execution.add_warnings(verdict.warnings);
         verdict.errors

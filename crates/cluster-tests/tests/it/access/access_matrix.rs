@@ -2,7 +2,7 @@
 //! request.
 //!
 //! An independent evaluator computes what RBAC allows from the stored objects. Requests have broken bodies or names
-//! that do not exist, so that an allowed request fails later and changes nothing.
+//! that do not exist, so that an allowed request fails later and changes nothing. Custom resources are among the resources.
 
 mod evaluator;
 
@@ -16,6 +16,7 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::*;
+use crate::custom_resource::CRD_PATH;
 use crate::peers::{MERGED_DISCOVERY_ACCEPT, NEW_FLAGS, OLD_FLAGS};
 
 /// The namespace in which some callers have rights, and one in which they have none.
@@ -30,6 +31,8 @@ const IN_FLIGHT: usize = 32;
 /// Selector that matches no object, so that deletecollection deletes nothing.
 const MATCH_NOTHING: &str = "labelSelector=unskew.test%2Fmatrix%3Dnothing";
 const RBAC_PATH: &str = "/apis/rbac.authorization.k8s.io/v1";
+/// The group of two custom resources: `gadgets` in namespaces, `vaults` outside.
+const CUSTOM_GROUP: &str = "matrix.example.com";
 
 /// A caller: a user identified by its token, optionally impersonating another.
 #[derive(Clone, Copy, Debug)]
@@ -97,12 +100,37 @@ fn start_servers() -> ControlPlane<'static> {
     plane
 }
 
+async fn create(admin: &Client, path: &str, object: Value) {
+    let created = admin.create(path, &object).await;
+    assert_eq!(created.status, 201, "{path}: {}", created.summary());
+}
+
+/// Creates definitions of both scopes with all subresources, and a role that belongs to the role `edit`.
+async fn define_custom_kinds(admin: &Client) {
+    for (plural, kind, scope) in [("gadgets", "Gadget", "Namespaced"), ("vaults", "Vault", "Cluster")] {
+        let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({
+            "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}, "scale": scale},
+        });
+        let definition = json!({
+            "metadata": {"name": format!("{plural}.{CUSTOM_GROUP}")},
+            "spec": {
+                "group": CUSTOM_GROUP, "scope": scope, "names": {"plural": plural, "kind": kind}, "versions": [version],
+            },
+        });
+        create(admin, CRD_PATH, definition).await;
+    }
+    let label = json!({"rbac.authorization.k8s.io/aggregate-to-edit": "true"});
+    let rules = json!([{"apiGroups": [CUSTOM_GROUP], "resources": ["gadgets", "vaults/scale"], "verbs": ["*"]}]);
+    let role = json!({"metadata": {"name": "matrix-gadgets-edit", "labels": label}, "rules": rules});
+    create(admin, &format!("{RBAC_PATH}/clusterroles"), role).await;
+}
+
 /// Creates roles and bindings for all callers.
 async fn grant_all(admin: &Client) {
-    let create = async |path: &str, object: Value| {
-        let created = admin.create(path, &object).await;
-        assert_eq!(created.status, 201, "{path}: {}", created.summary());
-    };
+    let create = async |path: &str, object: Value| create(admin, path, object).await;
     for namespace in [TEAM, OTHER_NAMESPACE] {
         create("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
     }
@@ -115,7 +143,7 @@ async fn grant_all(admin: &Client) {
     create(&cluster_roles, json!({"metadata": {"name": "matrix-part", "labels": {"matrix": "yes"}}, "rules": [
         {"apiGroups": ["", "apps", "storage.k8s.io"], "resources": ["secrets", "nodes", "deployments", "*/scale"], "verbs": ["get", "list"]},
         {"apiGroups": ["*"], "resources": ["*/status"], "verbs": ["patch"]},
-        {"apiGroups": ["storage.k8s.io"], "resources": ["*"], "verbs": ["watch", "deletecollection"]},
+        {"apiGroups": ["storage.k8s.io", CUSTOM_GROUP], "resources": ["*"], "verbs": ["watch", "deletecollection"]},
     ]}))
     .await;
     let selectors = json!({"clusterRoleSelectors": [{"matchLabels": {"matrix": "yes"}}]});
@@ -347,17 +375,22 @@ fn responses_of_both_servers(
     let last =
         ["old", "new"].map(|name| plane.server(name).client_with(ClientCredentials::Token("nsowner-token".to_owned())));
     block_on(async {
+        define_custom_kinds(&admins[0]).await;
         grant_all(&admins[0]).await;
         let rbac = wait_and_read_rbac(&admins[0], &last[0]).await;
         wait_and_read_rbac(&admins[1], &last[1]).await;
         let mut answers = Vec::new();
-        for (number, only) in [(0, None), (1, Some("apps"))] {
+        for (number, only) in [(0, None), (1, Some(["apps", CUSTOM_GROUP]))] {
             let admin = &admins[number];
+            let count_custom =
+                async || discover_resources(admin).await.iter().filter(|found| found.group == CUSTOM_GROUP).count();
+            wait_until(async || count_custom().await == 2).await;
             let resources = discover_resources(admin).await;
-            for needed in ["deployments", "volumeattributesclasses", "pods", "nodes"] {
+            for needed in ["deployments", "volumeattributesclasses", "pods", "nodes", "gadgets"] {
                 assert!(resources.iter().any(|resource| resource.name == needed), "{needed} is not listed");
             }
-            let chosen = resources.iter().filter(|resource| only.is_none_or(|group| resource.group == group));
+            let is_chosen = |found: &&MatrixResource| only.is_none_or(|groups| groups.contains(&&*found.group));
+            let chosen = resources.iter().filter(is_chosen);
             let cases = chosen.flat_map(cases_for_resource).filter(is_wanted).enumerate();
             let cases = cases
                 .flat_map(|(number, case)| callers_of(number).into_iter().map(move |caller| (case.clone(), caller)));

@@ -1,8 +1,7 @@
 //! Policies in running servers.
 
-use std::time::{Duration, Instant};
-
 use cluster_tests::tools::{is_skipped, kubectl};
+use cluster_tests::wait::eventually;
 use cluster_tests::{Client, ControlPlane};
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -12,8 +11,6 @@ use crate::custom_resource::{CARTS_PATH, CRD_PATH, carts_crd};
 use crate::{CONFIG_MAPS_PATH, block_on, config_map, for_each_store, for_each_store_async, start_on_sqlite};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io";
-/// Until a controller has written a status.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn policy(kind: &str, version: &str, name: &str, spec: &Value) -> Value {
     let api_version = format!("admissionregistration.k8s.io/{version}");
@@ -291,15 +288,13 @@ fn status_reports_mistakes_in_expressions() {
 }
 
 async fn wait_for_status(client: &Client, path: &str, generation: i64) -> Value {
-    let started = Instant::now();
-    loop {
-        let status = client.get(path).await.json()["status"].clone();
-        if status["observedGeneration"] == generation {
-            return status;
-        }
-        assert!(started.elapsed() < STATUS_TIMEOUT, "{status}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let status = async || client.get(path).await.json()["status"].clone();
+    eventually("the status is of the generation", async || {
+        let status = status().await;
+        if status["observedGeneration"] == generation { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+    status().await
 }
 
 #[test]

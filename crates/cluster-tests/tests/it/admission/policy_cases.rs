@@ -4,10 +4,10 @@
 //! gives policies without what most have in common; see [`Case::policies`].
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use cluster_tests::Client;
 use cluster_tests::client::FullResponse;
+use cluster_tests::wait::eventually;
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,8 +15,6 @@ use serde_json::{Map, Value, json};
 use crate::custom_resource::CRD_PATH;
 
 const GROUP_PATH: &str = "/apis/admissionregistration.k8s.io/v1";
-/// Until the last policy is in force. A real server compiles policies once per second.
-const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Policies, and writes under them.
 #[derive(Debug, Deserialize)]
@@ -235,11 +233,13 @@ fn widgets_definition() -> Value {
 }
 
 async fn wait_for_definition(client: &Client) {
-    let started = Instant::now();
-    while client.get("/apis/example.com/v2/widgets").await.status != 200 {
-        assert!(started.elapsed() < IN_FORCE_TIMEOUT, "the definition is not served");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    eventually("the definition is served", async || {
+        match client.get("/apis/example.com/v2/widgets").await.status.as_u16() {
+            200 => Ok(()),
+            code => Err(code.to_string()),
+        }
+    })
+    .await;
 }
 
 /// Waits until policies that are created last are in force, one of each kind and on a custom kind.
@@ -267,13 +267,9 @@ async fn wait_until_in_force(client: &Client, cases: &[Case]) {
     }
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "canary"}});
     let path = format!("{}?dryRun=All", path_of(WIDGETS, namespace));
-    let started = Instant::now();
-    loop {
-        let refused = client.create(&path, &widget).await;
-        if refused.summary().contains("both in force") {
-            return;
-        }
-        assert!(started.elapsed() < IN_FORCE_TIMEOUT, "{}", refused.summary());
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    eventually("both policies are in force", async || {
+        let refused = client.create(&path, &widget).await.summary();
+        if refused.contains("both in force") { Ok(()) } else { Err(refused) }
+    })
+    .await;
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use cluster_tests::wait::eventually;
 use cluster_tests::{Client, ControlPlane};
 use futures_util::future::join_all;
 use http::Method;
@@ -129,12 +130,11 @@ fn each_resource_of_a_quota_is_counted_before_its_first_charge() {
         assert_eq!(client.create(CRD_PATH, &carts_crd()).await.status, 201);
         let cart =
             |name: &str| json!({"apiVersion": "shop.example.com/v1", "kind": "Cart", "metadata": {"name": name}});
-        let started = Instant::now();
-        // The definition is established after its create.
-        while client.get(CARTS_PATH).await.status != 200 {
-            assert!(started.elapsed() < WAIT_MAX, "the custom resource is not served");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        eventually("the custom resource is served", async || match client.get(CARTS_PATH).await.status.as_u16() {
+            200 => Ok(()),
+            code => Err(code.to_string()),
+        })
+        .await;
         let created = client.create(CARTS_PATH, &cart("before")).await;
         assert_eq!(created.status, 201, "{}", created.summary());
         assert_eq!(client.create(SECRETS, &secret("before")).await.status, 201);
@@ -192,6 +192,23 @@ fn pods_are_charged_by_scope_and_dry_run_charges_nothing() {
 }
 
 #[test]
+fn exhausted_quota_refuses_before_a_taken_name_does() {
+    for_each_store_async(async |client| {
+        assert_eq!(client.create(QUOTAS, &quota(&json!({"secrets": "1"}))).await.status, 201);
+        assert_eq!(client.create(SECRETS, &secret("one")).await.status, 201);
+        let refused = client.create(SECRETS, &secret("one")).await.summary();
+        assert!(refused.starts_with("403 secrets \"one\" is forbidden: exceeded quota: q"), "{refused}");
+        let raised = json!({"spec": {"hard": {"secrets": "2"}}}).to_string();
+        let path = format!("{QUOTAS}/q");
+        let merge = "application/merge-patch+json";
+        assert_eq!(client.send_body(Method::PATCH, &path, merge, raised.into()).await.status, 200);
+        assert_eq!(client.create(SECRETS, &secret("one")).await.status, 409);
+        let used = client.get(&path).await.json()["status"]["used"].clone();
+        assert_eq!(used, json!({"secrets": "1"}), "a create that fails is not charged");
+    });
+}
+
+#[test]
 fn controller_fills_status_and_frees_after_deletion() {
     let folder = tempfile::tempdir().unwrap();
     let server = start_on_sqlite(folder.path(), &["--controllers=*"]);
@@ -200,15 +217,11 @@ fn controller_fills_status_and_frees_after_deletion() {
         assert_eq!(client.create(SECRETS, &secret("before")).await.status, 201);
         assert_eq!(client.create(QUOTAS, &quota(&json!({"secrets": "2", "count/secrets": "5"}))).await.status, 201);
         let used = async |expected: Value| {
-            let started = Instant::now();
-            loop {
+            eventually("the quota is true", async || {
                 let status = client.get(&format!("{QUOTAS}/q")).await.json()["status"].clone();
-                if status["used"] == expected {
-                    return;
-                }
-                assert!(started.elapsed() < WAIT_MAX, "{status}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+                if status["used"] == expected { Ok(()) } else { Err(status.to_string()) }
+            })
+            .await;
         };
         used(json!({"secrets": "1", "count/secrets": "1"})).await;
         assert_eq!(client.create(SECRETS, &secret("second")).await.status, 201);

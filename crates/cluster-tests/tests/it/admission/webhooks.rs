@@ -12,14 +12,14 @@ use transport::testing::{ReceivedRequest, ScriptedPeer, TestCertificates};
 use crate::custom_resource::{CARTS_PATH, CRD_PATH, carts_crd};
 use crate::{CONFIG_MAPS_PATH, block_on, config_map, for_each_store_async};
 
-const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+pub(super) const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 pub(super) const VALIDATING: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
 /// Webhook servers with certificates of a CA of their own.
 pub(super) struct WebhookServers {
     folder: tempfile::TempDir,
-    tasks: Tasks,
-    certificates: TestCertificates,
+    pub(super) tasks: Tasks,
+    pub(super) certificates: TestCertificates,
 }
 
 impl WebhookServers {
@@ -71,17 +71,17 @@ impl WebhookServers {
     }
 }
 
-fn patch(operations: &Value) -> Value {
+pub(super) fn patch(operations: &Value) -> Value {
     json!({"allowed": true, "patchType": "JSONPatch", "patch": BASE64_STANDARD.encode(operations.to_string())})
 }
 
-fn request_of(received: &ReceivedRequest) -> Value {
+pub(super) fn request_of(received: &ReceivedRequest) -> Value {
     let review: Value = serde_json::from_str(&received.body).unwrap();
     review["request"].clone()
 }
 
 /// Operations and names that a webhook saw.
-async fn seen(peer: &ScriptedPeer) -> Vec<String> {
+pub(super) async fn seen(peer: &ScriptedPeer) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let requests = peer.take_requests().await;
     requests.iter().map(request_of).map(|it| format!("{} {}", text(&it["operation"]), text(&it["name"]))).collect()
@@ -215,6 +215,7 @@ fn failing_webhooks_follow_their_policy() {
         let metrics = client.get("/metrics").await;
         let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
         for line in [
+            "apiserver_admission_controller_admission_duration_seconds_count{name=\"ValidatingAdmissionWebhook\",operation=\"CREATE\",rejected=\"true\",type=\"validate\"} 3",
             "apiserver_admission_webhook_fail_open_count{name=\"hangs.example.com\",type=\"validating\"} 1",
             "apiserver_admission_webhook_rejection_count{error_type=\"calling_webhook_error\",name=\"lies.example.com\",operation=\"CREATE\",rejection_code=\"503\",type=\"validating\"} 1",
         ] {

@@ -1,5 +1,7 @@
 //! A scripted extension API server over real TLS: gadgets, in the group `ext.example.com`.
 
+pub(super) mod openapi;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,14 @@ pub(super) enum Mode {
     Garbage,
     /// Executes writes, and closes the connection without a response.
     LosesResponses,
+    /// Serves another release of its OpenAPI documents.
+    NewerOpenApi,
+    /// Serves an OpenAPI index and documents that are no JSON.
+    BrokenOpenApi,
+    /// Never responds to requests for OpenAPI.
+    SilentOpenApi,
+    /// Answers requests of clients with 401.
+    Unauthorized,
 }
 
 #[derive(Default)]
@@ -139,7 +149,15 @@ async fn serve_in_mode(
     }
     while let Some(received) = connection.read_request().await {
         match mode() {
-            Mode::Normal | Mode::LegacyDiscovery => {}
+            Mode::SilentOpenApi if received.request_line.contains(" /openapi/") => {
+                return connection.wait_for_close().await;
+            }
+            Mode::Normal
+            | Mode::LegacyDiscovery
+            | Mode::NewerOpenApi
+            | Mode::BrokenOpenApi
+            | Mode::SilentOpenApi
+            | Mode::Unauthorized => {}
             Mode::Down => return,
             Mode::Silent => return connection.wait_for_close().await,
             Mode::Garbage => return connection.write("SSH-2.0-OpenSSH\r\n\r\n").await,
@@ -178,7 +196,15 @@ fn respond(received: &ReceivedRequest, state: &Mutex<State>, events: &broadcast:
     let path = target.split('?').next().unwrap();
     let accept = received.header("accept").join(",");
     let json = |status: &str, body: &Value| http_response(status, "application/json", &body.to_string());
+    if let Some(response) = openapi::respond(target, mode) {
+        return response;
+    }
     match (method, path) {
+        _ if mode == Mode::Unauthorized && path.contains("/gadgets") => {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Unauthorized",
+                "code": 401, "message": "the extension server says Unauthorized"});
+            json("401 Unauthorized", &status)
+        }
         ("GET", "/apis") if mode == Mode::LegacyDiscovery => {
             json("200 OK", &json!({"kind": "APIGroupList", "groups": []}))
         }

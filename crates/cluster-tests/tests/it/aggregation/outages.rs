@@ -88,3 +88,23 @@ fn slow_and_broken_extension_servers_are_unavailable() {
     assert!(shown(&lost).starts_with("503 error trying to reach service: "), "{}", shown(&lost));
     assert_eq!(extension.creates(), 1, "a write that may have been executed is not sent again");
 }
+
+/// The client was authenticated here, so that a 401 rejects this server: clients must not drop their credentials because of it.
+#[test]
+fn unauthorized_of_an_extension_server_is_unavailable_for_clients() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("a", &[]);
+    let (a, runtime) = (plane.admin("a"), runtime());
+    let extension = runtime.block_on(ExtensionServer::start());
+    block_on(extension.register(&a));
+    wait_until_available(&a, NAME, "True", "Passed");
+    extension.set_mode(Mode::Unauthorized);
+    block_on(async {
+        let expected = "503 error trying to reach service: it does not accept our certificate (401)";
+        assert_eq!(shown(&a.get(GADGETS).await), expected);
+        assert_eq!(shown(&a.create(GADGETS, &gadget("refused")).await), expected);
+        extension.set_mode(Mode::Normal);
+        assert_eq!(a.create(GADGETS, &gadget("accepted")).await.status, 201);
+    });
+    assert_eq!(extension.creates(), 1);
+}

@@ -70,7 +70,11 @@ fn condition_follows_service_endpoints_and_certificate() {
     wait_until_available(&a, NAME, "True", "Passed");
     assert_eq!(gadgets().status, 200);
     assert_eq!(block_on(a.delete(&api_service_path(NAME))).status, 200);
-    assert_eq!(gadgets().status, 404, "absence is proven");
+    // Until this server has seen the deletion, requests are still proxied.
+    wait_within(LIMIT, "the group-version is gone", async || match a.get(GADGETS).await {
+        found if found.status == 404 => Ok(()),
+        found => Err(found.summary()),
+    });
     wait_until_listed(&a, GROUP, &[]);
 }
 
@@ -101,20 +105,33 @@ fn priorities_and_sources_order_discovery_as_in_kube_apiserver() {
     wait_until_listed(&a, "shop.example.com", &["v1 Current carts"]);
     wait_until_available(&a, "v2.ext.example.com", "False", "FailedDiscoveryCheck");
     let position = |groups: &[String], name: &str| groups.iter().position(|group| group == name).unwrap();
-    let check = |groups: &[String]| {
-        let order = ["apps", GROUP, "shop.example.com"].map(|name| position(groups, name));
-        assert!(order.is_sorted(), "{groups:?}");
-    };
     let names = |list: &Value, pointer: &str| -> Vec<String> {
         let groups = list.as_array().unwrap().iter();
         groups.map(|group| group.pointer(pointer).unwrap().as_str().unwrap().to_owned()).collect()
     };
-    for accept in [DISCOVERY_ACCEPT, &format!("{DISCOVERY_ACCEPT};profile=nopeer")] {
-        check(&names(&block_on(get_accepting(&a, "/apis", accept))["items"], "/metadata/name"));
-    }
-    check(&names(&block_on(get_accepting(&a, "/apis", "application/json"))["groups"], "/name"));
+    let nopeer = format!("{DISCOVERY_ACCEPT};profile=nopeer");
+    // In the merged, the local and the legacy document.
+    let wait_for_order = |expected: &[&str]| {
+        wait_within(LIMIT, &format!("groups are in the order {expected:?}"), async || {
+            let merged = names(&get_accepting(&a, "/apis", DISCOVERY_ACCEPT).await["items"], "/metadata/name");
+            let local = names(&get_accepting(&a, "/apis", &nopeer).await["items"], "/metadata/name");
+            let legacy = names(&get_accepting(&a, "/apis", "application/json").await["groups"], "/name");
+            let is_sorted = |groups: &Vec<String>| expected.iter().map(|name| position(groups, name)).is_sorted();
+            let documents = [merged, local, legacy];
+            if documents.iter().all(is_sorted) { Ok(()) } else { Err(format!("{documents:?}")) }
+        });
+    };
+    wait_for_order(&["apps", "batch", "resource.k8s.io", GROUP, "shop.example.com"]);
     let group = block_on(a.get(&format!("/apis/{GROUP}"))).json();
     assert_eq!(group["preferredVersion"]["version"], "v2");
+    // Between the built-in groups apps (17800) and batch (17400): the highest priority of a version counts.
+    for (priority, order) in [(17500, ["apps", GROUP, "batch"]), (19000, [GROUP, "apps", "batch"])] {
+        let path = api_service_path(NAME);
+        let mut changed = block_on(a.get(&path)).json();
+        changed["spec"]["groupPriorityMinimum"] = priority.into();
+        assert_eq!(block_on(a.update(&path, &changed)).status, 200);
+        wait_for_order(&[&order[..], &["shop.example.com"]].concat());
+    }
 }
 
 #[test]

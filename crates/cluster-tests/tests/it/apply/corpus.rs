@@ -18,6 +18,12 @@ pub(crate) struct CorpusKind {
     pub(crate) has_scale: bool,
 }
 
+impl CorpusKind {
+    pub(crate) fn is_custom(&self) -> bool {
+        self.kind == "Widget"
+    }
+}
+
 pub(crate) const WIDGETS_CRD: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 "metadata":{"name":"widgets.apply.example.com"},"spec":{"group":"apply.example.com","scope":"Namespaced",
 "names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},

@@ -159,6 +159,67 @@ fn subresources_have_entries_of_their_own() {
 }
 
 #[test]
+fn apply_where_kubernetes_fails_or_writes_in_vain() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    let client = server.admin();
+    block_on(async {
+        create_widgets(&client).await;
+        let path = format!("{WIDGETS}/w");
+        let widget = r#"{"apiVersion":"apply.example.com/v1","kind":"Widget","metadata":{"name":"w","labels":{}}}"#;
+        assert_eq!(apply(&client, &path, "fieldManager=m", widget).await.status, 201);
+        let stored = client.get(&path).await.json();
+        let updated = client.update(&path, &stored).await;
+        assert_eq!(updated.json(), stored, "an update that changes nothing is no write");
+
+        // No entry owns the replicas.
+        let scale = r#"{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"w"},"spec":{"replicas":5}}"#;
+        let refused = apply(&client, &format!("{path}/scale"), "fieldManager=hpa", scale).await;
+        let message = "Apply failed with 1 conflict: conflict with \"before-first-apply\" with subresource \"scale\" using autoscaling/v1: .spec.replicas";
+        check(&refused, 409, "Conflict", message);
+        let scaled = apply(&client, &format!("{path}/scale"), "fieldManager=hpa&force=true", scale).await;
+        assert_eq!(scaled.status, 200, "{}", scaled.summary());
+        assert_eq!(client.get(&path).await.json()["spec"]["size"]["count"], 5);
+
+        let service = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
+        let path = "/api/v1/namespaces/default/services/s";
+        let refused = apply(&client, &format!("{path}/status"), "fieldManager=m", service).await;
+        check(&refused, 404, "NotFound", "services \"s\" not found");
+    });
+}
+
+#[test]
+fn field_without_owner_goes_unless_it_has_a_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    let client = server.admin();
+    block_on(async {
+        let path = format!("{DEPLOYMENTS}/d");
+        let config = |rest: &str| {
+            format!(
+                r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"d"}},"spec":{{{rest}"selector":{{"matchLabels":{{"a":"b"}}}},
+                "template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{{"name":"c","image":"i"}}]}}}}}}}}"#
+            )
+        };
+        let first = apply(&client, &path, "fieldManager=m", &config(r#""replicas":3,"minReadySeconds":7,"#)).await;
+        assert_eq!(first.status, 201, "{}", first.summary());
+        let second = apply(&client, &path, "fieldManager=m", &config("")).await.json();
+        assert_eq!((&second["spec"]["replicas"], &second["spec"]["minReadySeconds"]), (&json!(1), &Value::Null));
+        let entries = second["metadata"]["managedFields"].to_string();
+        assert!(!entries.contains("f:replicas"), "a default has no owner: {entries}");
+
+        let status = |rest: &str| {
+            format!(r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"d"}},"status":{{{rest}}}}}"#)
+        };
+        let path = format!("{path}/status");
+        let first = apply(&client, &path, "fieldManager=m", &status(r#""observedGeneration":2"#)).await.json();
+        assert_eq!(first["status"], json!({"observedGeneration": 2}));
+        let second = apply(&client, &path, "fieldManager=m", &status("").replace(r#","status":{}"#, "")).await.json();
+        assert_eq!(second["status"], json!({}), "an empty status is shown");
+    });
+}
+
+#[test]
 fn apply_works_through_a_peer_and_keeps_fields_of_a_newer_release() {
     ControlPlane::for_each_store(|mut plane| {
         plane.start("new", &["--emulated-version=1.36"]);

@@ -1,6 +1,8 @@
 //! Apply by real clients: kubectl, kube-rs and Python's dynamic client.
 
 use cluster_tests::tools::{is_skipped, kubectl, python};
+use cluster_tests::wait::eventually;
+use cluster_tests::{ControlPlane, TestStore};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -27,7 +29,7 @@ spec:
 const WIDGET: &str = r"
 apiVersion: apply.example.com/v1
 kind: Widget
-metadata: {name: w}
+metadata: {name: w, labels: {tier: front}}
 spec: {tags: [x], size: {count: 2}, parts: [{name: a, weight: 1}]}
 ";
 
@@ -76,22 +78,63 @@ fn kubectl_moves_from_client_side_to_server_side_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let server = start_on_sqlite(folder.path(), &[]);
     let kubeconfig = server.kubeconfig();
+    block_on(create_widgets(&server.admin()));
     let run = |args: &[&str]| kubectl(&kubeconfig, args).expect_success();
     let file = kubeconfig.with_file_name("apply.yaml").display().to_string();
-    std::fs::write(&file, DEPLOYMENT).unwrap();
-    run(&["apply", "-f", &file]);
-    // Fields of the last client-side apply are no conflict, and one that is applied no more goes.
-    std::fs::write(&file, DEPLOYMENT.replace("replicas: 2", "replicas: 4").replace(", labels: {tier: front}", ""))
-        .unwrap();
-    run(&["apply", "--server-side", "-f", &file]);
-    let shown = run(&["get", "deployment", "web", "-o", "jsonpath={.spec.replicas} {.metadata.labels}"]);
-    assert_eq!(shown, "4 ");
-    let managers = r#"jsonpath={range .metadata.managedFields[*]}{.manager} {.operation}{","}{end}"#;
-    let managers = run(&["get", "deployment", "web", "--show-managed-fields", "-o", managers]);
-    assert!(managers.starts_with("kubectl Apply,"), "{managers}");
-    std::fs::write(&file, DEPLOYMENT.replace("replicas: 2", "replicas: 5")).unwrap();
-    run(&["apply", "-f", &file]);
-    assert_eq!(run(&["get", "deployment", "web", "-o", "jsonpath={.spec.replicas}"]), "5");
+    for (manifest, what, number, path) in [
+        (DEPLOYMENT, ["deployment", "web"], "replicas: 2", ".spec.replicas"),
+        (WIDGET, ["widget", "w"], "count: 2", ".spec.size.count"),
+    ] {
+        let with_number = |new: &str| manifest.replace(number, &number.replace('2', new));
+        let get = |output: &str| run(&["get", what[0], what[1], "--show-managed-fields", "-o", output]);
+        std::fs::write(&file, manifest).unwrap();
+        run(&["apply", "-f", &file]);
+        // Fields of the last client-side apply are no conflict, and one that is applied no more goes.
+        std::fs::write(&file, with_number("4").replace(", labels: {tier: front}", "")).unwrap();
+        run(&["apply", "--server-side", "-f", &file]);
+        assert_eq!(get(&format!("jsonpath={{{path}}} {{.metadata.labels}}")), "4 ");
+        let managers = get(r#"jsonpath={range .metadata.managedFields[*]}{.manager} {.operation}{","}{end}"#);
+        assert!(managers.split(',').any(|one| one == "kubectl Apply"), "{managers}");
+        std::fs::write(&file, with_number("5")).unwrap();
+        run(&["apply", "-f", &file]);
+        assert_eq!(get(&format!("jsonpath={{{path}}}")), "5");
+    }
+}
+
+#[test]
+fn kubectl_applies_through_a_peer_and_an_older_release() {
+    if is_skipped("kubectl") {
+        return;
+    }
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("new", &["--emulated-version=1.36"]);
+    let kubeconfig = plane.server("new").kubeconfig();
+    plane.start("old", &["--emulated-version=1.33"]);
+    block_on(create_widgets(&plane.admin("old")));
+    let file = kubeconfig.with_file_name("apply.yaml").display().to_string();
+    let apply = |server: &str, manifest: &str, manager: &str| {
+        std::fs::write(&file, manifest).unwrap();
+        let server = format!("--server=https://{}", plane.address(server));
+        let manager = format!("--field-manager={manager}");
+        kubectl(&kubeconfig, &["apply", "--server-side", "-f", &file, &server, &manager])
+    };
+    // Only the new release serves this version.
+    let class = "apiVersion: storage.k8s.io/v1\nkind: VolumeAttributesClass\nmetadata: {name: c}\ndriverName: d.example.com\nparameters: {a: b}\n";
+    block_on(eventually("the old server forwards", async || {
+        let applied = apply("old", class, "m");
+        if applied.code == Some(0) { Ok(()) } else { Err(applied.stderr) }
+    }));
+    apply("old", WIDGET, "m").expect_success();
+    // 1.33 does not know the rules of a container.
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  restartPolicy: Never\n  containers:\n  - name: c\n    image: i\n    restartPolicy: Never\n    restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]\n";
+    apply("new", pod, "new").expect_success();
+    let labels = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: b}}\nspec:\n  containers:\n  - {name: c, image: i}\n";
+    apply("old", labels, "old").expect_success();
+    let shown = kubectl(
+        &kubeconfig,
+        &["get", "pod", "p", "-o", "jsonpath={.metadata.labels.a} {.spec.containers[0].restartPolicyRules[0].action}"],
+    );
+    assert_eq!(shown.expect_success(), "b Restart");
 }
 
 #[test]

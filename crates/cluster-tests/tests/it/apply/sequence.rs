@@ -43,6 +43,31 @@ enum Action {
     },
 }
 
+impl Step {
+    /// Creates the minimal object of a kind.
+    fn base(kind: &CorpusKind) -> Self {
+        Self { manager: MANAGERS[0], action: Action::Create(kind.base.clone()) }
+    }
+
+    /// True for an apply of this subresource.
+    pub(crate) fn applies(&self, of: &str) -> bool {
+        matches!(self.action, Action::Apply { subresource, .. } if subresource == of)
+    }
+
+    /// What the step applies.
+    pub(crate) fn applied_config(&self) -> Option<&Value> {
+        match &self.action {
+            Action::Apply { config, .. } => Some(config),
+            Action::Create(_) | Action::Update(_) | Action::UpdateWithout(_) | Action::Patch { .. } => None,
+        }
+    }
+
+    /// True for a write of this subresource.
+    pub(crate) fn writes(&self, of: &str) -> bool {
+        self.applies(of) || matches!(self.action, Action::Patch { subresource, .. } if subresource == of)
+    }
+}
+
 /// What a server made of a step: code, and the object or the Status without what differs between servers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StepResult {
@@ -75,9 +100,7 @@ fn action(kind: &CorpusKind, random: &mut Random, is_first: bool) -> Action {
         2 => Action::UpdateWithout(kind.removable[random.index(kind.removable.len())]),
         3 => Action::UpdateWithout(metadata_removable()[random.index(metadata_removable().len())]),
         4 => Action::Patch { media_type: MERGE, body: part, subresource: "" },
-        5 if !kind.api_version.contains("example") => {
-            Action::Patch { media_type: STRATEGIC, body: part, subresource: "" }
-        }
+        5 if !kind.is_custom() => Action::Patch { media_type: STRATEGIC, body: part, subresource: "" },
         6 => {
             let body = json!([{"op": "remove", "path": random.pick(kind.removable)}]);
             Action::Patch { media_type: JSON_PATCH, body, subresource: "" }
@@ -139,22 +162,45 @@ pub(crate) fn merge(into: &mut Value, fragment: &Value) {
     }
 }
 
-/// Runs a sequence on a new object and deletes it.
-pub(crate) async fn run(client: &Client, kind: &CorpusKind, name: &str, steps: &[Step]) -> Vec<StepResult> {
-    let path = format!("{}/{name}", kind.collection);
-    let mut results = Vec::new();
-    let mut version = Value::Null;
-    for step in steps {
-        let response = send(client, kind, name, &path, step).await;
-        let now = client.get(&path).await.json();
-        let now_version = now["metadata"]["resourceVersion"].clone();
-        results.push(result(&response, &now, now_version != version));
-        version = now_version;
+/// The object of a sequence on one server.
+pub(crate) struct SequenceObject<'a> {
+    client: &'a Client,
+    kind: &'a CorpusKind,
+    name: String,
+    path: String,
+    resource_version: Value,
+}
+
+impl<'a> SequenceObject<'a> {
+    /// The object of a seed; the first step creates it.
+    pub(crate) fn new(client: &'a Client, kind: &'a CorpusKind, seed: u64) -> Self {
+        let name = format!("s{seed}");
+        let path = format!("{}/{name}", kind.collection);
+        Self { client, kind, name, path, resource_version: Value::Null }
     }
-    let unblock = json!({"metadata": {"finalizers": null}}).to_string();
-    client.send_body(Method::PATCH, &path, MERGE, unblock.into()).await;
-    client.delete(&path).await;
-    results
+
+    pub(crate) async fn run(&mut self, step: &Step) -> StepResult {
+        let response = send(self.client, self.kind, &self.name, &self.path, step).await;
+        let now = self.client.get(&self.path).await.json();
+        let version = now["metadata"]["resourceVersion"].clone();
+        let is_written = version != self.resource_version;
+        self.resource_version = version;
+        result(&response, &now, is_written)
+    }
+
+    /// Replaces the object by a new one, so that both servers go on with the same.
+    pub(crate) async fn recreate(&mut self) {
+        self.delete().await;
+        let created = send(self.client, self.kind, &self.name, &self.path, &Step::base(self.kind)).await;
+        assert_eq!(created.status, 201, "{}", created.summary());
+        self.resource_version = created.json()["metadata"]["resourceVersion"].clone();
+    }
+
+    pub(crate) async fn delete(&mut self) {
+        let unblock = json!({"metadata": {"finalizers": null}}).to_string();
+        self.client.send_body(Method::PATCH, &self.path, MERGE, unblock.into()).await;
+        self.client.delete(&self.path).await;
+    }
 }
 
 async fn send(client: &Client, kind: &CorpusKind, name: &str, path: &str, step: &Step) -> FullResponse {
@@ -219,9 +265,15 @@ fn result(response: &FullResponse, stored: &Value, is_written: bool) -> StepResu
     StepResult { code, content: normalize(stored), is_written }
 }
 
-/// The object without times, uid and revision, its managed fields in an order that does not depend on time.
+/// The object without times, uid, revision and allocated address, its managed fields in an order that does not depend on
+/// time.
 fn normalize(object: &Value) -> Value {
     let mut object = object.clone();
+    for address in ["/spec/clusterIP", "/spec/clusterIPs/0"] {
+        if let Some(address) = object.pointer_mut(address).filter(|address| **address != "None") {
+            *address = "allocated".into();
+        }
+    }
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return object };
     for name in ["uid", "resourceVersion", "creationTimestamp"] {
         metadata.remove(name);

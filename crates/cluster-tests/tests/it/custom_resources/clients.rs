@@ -12,7 +12,7 @@ use kube::{Api, discovery};
 
 use super::*;
 use crate::clients::kube_rs::connect;
-use crate::{block_on, start_on_sqlite};
+use crate::{block_on, for_each_store};
 
 /// Creates a definition with typed classes, and uses its objects.
 const PYTHON_PROGRAM: &str = r#"
@@ -52,20 +52,20 @@ fn python_client_uses_custom_resources() {
     if is_skipped("python") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let server = start_on_sqlite(folder.path(), &[]);
-    let kubeconfig = server.kubeconfig().display().to_string();
-    let (definition, object) = (orders_crd().to_string(), order("a").to_string());
-    assert_eq!(python(PYTHON_PROGRAM, &[&kubeconfig, &definition, &object]).expect_success(), "done\n");
+    for_each_store(|server| {
+        let kubeconfig = server.kubeconfig().display().to_string();
+        let (definition, object) = (orders_crd().to_string(), order("a").to_string());
+        assert_eq!(python(PYTHON_PROGRAM, &[&kubeconfig, &definition, &object]).expect_success(), "done\n");
+    });
 }
 
 #[test]
 fn kube_client_discovers_and_watches_custom_resources() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = start_on_sqlite(folder.path(), &[]);
-    block_on(async {
-        let limit = Duration::from_secs(60);
-        tokio::time::timeout(limit, check_kube_client(&server)).await.expect("the watch sees the changes in time");
+    for_each_store(|server| {
+        block_on(async {
+            let limit = Duration::from_secs(60);
+            tokio::time::timeout(limit, check_kube_client(server)).await.expect("the watch sees the changes in time");
+        });
     });
 }
 

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use cluster_tests::RunningServer;
 use cluster_tests::process::run_command;
 use cluster_tests::tools::{is_skipped, kubectl, required_path};
 
 use super::*;
-use crate::{block_on, start_on_sqlite};
+use crate::{block_on, for_each_store, start_on_sqlite};
 
 fn write_file(kubeconfig: &Path, object: &Value) -> String {
     let file = kubeconfig.with_file_name("object.json");
@@ -28,11 +29,12 @@ pub(super) fn edit(kubeconfig: &Path, target: &str, name: &str, replacement: &st
 
 #[test]
 fn kubectl_creates_reads_changes_and_deletes_custom_objects() {
-    if is_skipped("kubectl") {
-        return;
+    if !is_skipped("kubectl") {
+        for_each_store(check_kubectl);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let server = start_on_sqlite(folder.path(), &[]);
+}
+
+fn check_kubectl(server: &RunningServer) {
     let kubeconfig = server.kubeconfig();
     let run = |args: &str| kubectl(&kubeconfig, &args.split(' ').collect::<Vec<_>>()).expect_success();
     run(&format!("create -f {}", write_file(&kubeconfig, &orders_crd())));

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use cluster_tests::wait::eventually_within;
 use store::{Key, Op, Transaction};
 
 use super::*;
@@ -70,15 +71,11 @@ async fn entries_of(client: &Client, hostname: &str) -> (usize, usize) {
 }
 
 async fn wait_for_entries(client: &Client, hostname: &str, limit: Duration) {
-    let began = Instant::now();
-    loop {
+    eventually_within(limit, "all entries are published", async || {
         let found = entries_of(client, hostname).await;
-        if found == (DEFINITIONS, DEFINITIONS) {
-            return;
-        }
-        assert!(began.elapsed() < limit, "{hostname}: {found:?} after {:?}", began.elapsed());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        if found == (DEFINITIONS, DEFINITIONS) { Ok(()) } else { Err(format!("{hostname}: {found:?}")) }
+    })
+    .await;
 }
 
 /// Creates objects of all resources in turn until `stop`. No request may fail.
@@ -115,10 +112,8 @@ fn server_joins_a_thousand_definitions_under_load() {
         block_on(async {
             let stop = Cell::new(false);
             let joining = async {
-                while !c.is_ready().await {
-                    assert!(began.elapsed() < JOIN_LIMIT, "the server is not ready after {JOIN_LIMIT:?}");
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
+                let is_ready = async || c.is_ready().await.then_some(()).ok_or_else(|| "not ready".to_owned());
+                eventually_within(JOIN_LIMIT, "the server is ready", is_ready).await;
                 let ready = began.elapsed();
                 wait_for_entries(&a, "c", JOIN_LIMIT).await;
                 println!("{:?}: ready after {ready:?}, all entries after {:?}", plane.store(), began.elapsed());

@@ -77,6 +77,14 @@ fn sample_extension_server_is_registered_used_and_watched() {
         let is_complete = listed == "fischers.wardle.example.com\nflunders.wardle.example.com\n";
         if is_complete { Ok(()) } else { Err(listed) }
     });
+    wait_within(LIMIT, "kubectl explains flunders", async || {
+        let explained = ["flunder.spec.reference", "--output=plaintext-openapiv2"];
+        let pages = [&explained[..1], &explained].map(|args| kubectl(&kubeconfig, &[&["explain"], args].concat()));
+        let is_known = pages.iter().all(|page| page.stdout.contains("reference"));
+        if is_known { Ok(()) } else { Err(format!("{pages:?}")) }
+    });
+    let theirs = block_on(b.get("/openapi/v3/apis/wardle.example.com/v1alpha1")).json();
+    assert!(theirs["paths"].get("/apis/wardle.example.com/v1alpha1/fischers").is_some(), "{theirs}");
     let flunder = |name: &str| {
         json!({"apiVersion": "wardle.example.com/v1alpha1", "kind": "Flunder", "metadata": {"name": name},
             "spec": {"reference": "x", "referenceType": "Flunder"}})

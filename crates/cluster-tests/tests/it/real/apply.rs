@@ -20,9 +20,10 @@ use cluster_tests::{Client, Etcd, RunningServer, TestStore};
 use futures_util::StreamExt as _;
 
 use crate::apply::corpus::{CorpusKind, corpus};
-use crate::apply::recording::{RECORDED_SEQUENCES, Recording};
-use crate::apply::sequence::{Step, StepResult, describe, differences, generate, run};
-use crate::apply::{create_widgets, deviations};
+use crate::apply::create_widgets;
+use crate::apply::deviations::{ComparedStep, Difference};
+use crate::apply::recording::Recording;
+use crate::apply::sequence::{SequenceObject, Step, describe, generate};
 use crate::block_on;
 
 const SEQUENCES: u64 = 10_000;
@@ -35,8 +36,7 @@ struct Comparison<'a> {
     kind: &'a CorpusKind,
     seed: u64,
     steps: Vec<Step>,
-    ours: Vec<StepResult>,
-    real: Vec<StepResult>,
+    results: Vec<ComparedStep>,
 }
 
 #[test]
@@ -49,7 +49,10 @@ fn apply_sequences_agree_with_kube_apiserver() {
     let real = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcd, &[DISABLED_PLUGINS]);
     let first = number("UNSKEW_REAL_SEED", 0);
     let is_recording = optional_text("UNSKEW_REAL_RECORD").is_some();
-    let count = if is_recording { RECORDED_SEQUENCES } else { number("UNSKEW_REAL_SEQUENCES", SEQUENCES) };
+    let seeds = match is_recording {
+        true => Recording::seeds(),
+        false => (first..first + number("UNSKEW_REAL_SEQUENCES", SEQUENCES)).collect(),
+    };
     let mut kinds = corpus();
     if let Some(names) = optional_text("UNSKEW_REAL_KINDS") {
         kinds.retain(|kind| names.split(',').any(|name| name == kind.kind));
@@ -60,12 +63,12 @@ fn apply_sequences_agree_with_kube_apiserver() {
         for client in &clients {
             create_widgets(client).await;
         }
-        compare(&clients, &kinds, first..first + count).await
+        compare(&clients, &kinds, &seeds).await
     });
     println!("{} sequences in {:.1} s", comparisons.len(), started.elapsed().as_secs_f64());
     let unexplained = report(&comparisons);
     if is_recording {
-        Recording::write(comparisons.iter().map(|one| (one.seed, &*one.ours, &*one.real)));
+        Recording::write(comparisons.iter().map(|one| (one.seed, &*one.results)));
     }
     assert_eq!(unexplained, 0, "sequences with differences that no rule explains");
 }
@@ -74,18 +77,22 @@ fn number(variable: &str, default: u64) -> u64 {
     optional_text(variable).map_or(default, |text| text.parse().expect("the variable is a number"))
 }
 
-async fn compare<'a>(
-    clients: &[Client; 2],
-    kinds: &'a [CorpusKind],
-    seeds: std::ops::Range<u64>,
-) -> Vec<Comparison<'a>> {
-    let sequences = seeds.map(async |seed| {
+async fn compare<'a>(clients: &[Client; 2], kinds: &'a [CorpusKind], seeds: &[u64]) -> Vec<Comparison<'a>> {
+    let sequences = seeds.iter().map(async |&seed| {
         let kind = &kinds[usize::try_from(seed).expect("a seed is small") % kinds.len()];
         let steps = generate(kind, seed);
-        let name = format!("s{seed}");
-        let [ours, real] = clients;
-        let (ours, real) = futures_util::join!(run(ours, kind, &name, &steps), run(real, kind, &name, &steps));
-        Comparison { kind, seed, steps, ours, real }
+        let [mut ours, mut real] = clients.each_ref().map(|client| SequenceObject::new(client, kind, seed));
+        let mut results = Vec::new();
+        for step in &steps {
+            let (our_result, real_result) = futures_util::join!(ours.run(step), real.run(step));
+            let compared = ComparedStep::new(kind, step, our_result, real_result);
+            if compared.difference.is_some_and(|difference| !difference.is_followed_by_same_object()) {
+                futures_util::join!(ours.recreate(), real.recreate());
+            }
+            results.push(compared);
+        }
+        futures_util::join!(ours.delete(), real.delete());
+        Comparison { kind, seed, steps, results }
     });
     futures_util::stream::iter(sequences).buffered(CONCURRENT_SEQUENCES).collect().await
 }
@@ -96,16 +103,18 @@ fn report(comparisons: &[Comparison<'_>]) -> usize {
     let (mut details, mut unexplained, mut steps) = (String::new(), 0, 0);
     for one in comparisons {
         steps += one.steps.len();
-        let rules = deviations(&one.ours, &one.real);
-        for (_, rule) in &rules {
-            *by_rule.entry((one.kind.kind, rule.unwrap_or("unexplained"))).or_default() += 1;
+        let mut is_unexplained = false;
+        for (at, compared) in one.results.iter().enumerate() {
+            let Some(difference) = compared.difference else { continue };
+            *by_rule.entry((one.kind.kind, difference.rule())).or_default() += 1;
+            if difference == Difference::Unexplained {
+                is_unexplained = true;
+                let fields = compared.differences().join("\n  ");
+                let steps = describe(&one.steps[..=at]);
+                let _ = writeln!(details, "seed {} {} step {at}\n{steps}  {fields}\n", one.seed, one.kind.kind);
+            }
         }
-        if let Some((at, _)) = rules.into_iter().find(|(_, rule)| rule.is_none()) {
-            unexplained += 1;
-            let fields = differences(&one.ours[at], &one.real[at]).join("\n  ");
-            let steps = describe(&one.steps[..=at]);
-            let _ = writeln!(details, "seed {} {} step {at}\n{steps}  {fields}\n", one.seed, one.kind.kind);
-        }
+        unexplained += usize::from(is_unexplained);
     }
     println!("{steps} steps; those with a difference, by kind and rule:");
     for ((kind, rule), count) in by_rule {

@@ -59,7 +59,7 @@ fn definitions_of_other_projects_behave_as_in_kube_apiserver() {
     assert_eq!((different.len(), wrong), (0, 0), "definitions and objects, cases");
 }
 
-/// True for differences that are none of verdicts or causes: the order of causes, which comes from a map in kube-apiserver, the
+/// True for differences that are none of verdicts or causes: the order of errors, which comes from a map in kube-apiserver, the
 /// text about its storage key, the revision in the text of an object without a kind, and the `selfLink` in a dry run.
 fn is_known(one: &Comparison<'_>) -> bool {
     match (&one.ours, &one.real) {
@@ -68,18 +68,39 @@ fn is_known(one: &Comparison<'_>) -> bool {
             Outcome::Refused { code: real_code, reason: real_reason, causes: real_causes, message: real_message },
         ) => {
             let is_same_refusal = (code, reason, causes) == (real_code, real_reason, real_causes);
-            let sorted = |text: &str| {
-                let mut letters: Vec<char> = text.chars().collect();
-                letters.sort_unstable();
-                letters
-            };
             let is_about_storage = real_message.contains("StorageError: invalid object");
             let is_without_kind = message.contains("Object 'Kind' is missing in");
-            is_same_refusal && (is_about_storage || is_without_kind || sorted(message) == sorted(real_message))
+            is_same_refusal && (is_about_storage || is_without_kind || has_same_errors(message, real_message, causes))
         }
         (Outcome::Accepted { changes }, Outcome::Accepted { .. }) => changes.contains("-/metadata/selfLink"),
         _ => false,
     }
+}
+
+/// True if two messages list the same errors in any order.
+fn has_same_errors(ours: &str, real: &str, causes: &[String]) -> bool {
+    let listed = |message| Some(sorted_errors(message, causes)).filter(|(_, errors, _)| !errors.is_empty());
+    listed(ours).is_some_and(|ours| listed(real) == Some(ours))
+}
+
+/// What is before the list of errors in a message, the errors in the order of their text, and what is after them. Each
+/// begins with the field of a cause; a cause is `reason field`.
+fn sorted_errors<'m>(message: &'m str, causes: &[String]) -> (&'m str, Vec<String>, &'m str) {
+    let list = message.split_once(" is invalid: [").and_then(|(head, rest)| Some((head, rest.rsplit_once(']')?)));
+    let Some((head, (list, tail))) = list else { return (message, Vec::new(), "") };
+    let is_start = |text: &str| {
+        let mut fields = causes.iter().filter_map(|cause| cause.split_once(' ')).map(|(_, field)| field);
+        fields.any(|field| text.split_once(": ").is_some_and(|(start, _)| start == field || field.is_empty()))
+    };
+    let mut errors: Vec<String> = Vec::new();
+    for text in list.split(", ") {
+        match errors.last_mut() {
+            Some(last) if !is_start(text) => *last = format!("{last}, {text}"),
+            _ => errors.push(text.to_owned()),
+        }
+    }
+    errors.sort();
+    (head, errors, tail)
 }
 
 /// Creates all definitions on both servers, and returns the differences between their responses.

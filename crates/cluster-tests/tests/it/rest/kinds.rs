@@ -17,16 +17,18 @@ const KINDS_WITH_NAME_RULES: [&str; 4] = ["APIService", "CustomResourceDefinitio
 static MANIFESTS: LazyLock<Vec<Kind>> = LazyLock::new(load_kinds);
 
 /// A resource as discovery lists it.
-struct ListedResource {
-    group: String,
-    version: String,
-    resource: String,
-    kind: String,
-    is_namespaced: bool,
+pub(crate) struct ListedResource {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resource: String,
+    pub(crate) kind: String,
+    pub(crate) is_namespaced: bool,
+    /// Those that can be patched.
+    pub(crate) subresources: Vec<String>,
 }
 
 impl ListedResource {
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         let base = match &*self.group {
             "" => format!("/api/{}", self.version),
             group => format!("/apis/{group}/{}", self.version),
@@ -35,17 +37,17 @@ impl ListedResource {
         format!("{base}{namespace}/{}", self.resource)
     }
 
-    fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// A valid name for an object of this kind.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.valid_object()["metadata"]["name"].as_str().unwrap().to_owned()
     }
 
     /// A valid object of this kind, for the namespace `default`.
-    fn valid_object(&self) -> Value {
+    pub(crate) fn valid_object(&self) -> Value {
         let mut object = self.manifest().unwrap_or_else(|| self.object_without_manifest());
         object["apiVersion"] = self.api_version().into();
         self.use_fields_of_older_versions(&mut object);
@@ -125,7 +127,7 @@ fn certificate() -> String {
 }
 
 /// Resources that can be created, read, patched and deleted.
-async fn list_writable_resources(client: &Client) -> Vec<ListedResource> {
+pub(crate) async fn list_writable_resources(client: &Client) -> Vec<ListedResource> {
     let mut all = Vec::new();
     for page in ["/api", "/apis"] {
         let request = client.request_builder(Method::GET, page).header("accept", DISCOVERY_V2_ACCEPT);
@@ -138,7 +140,11 @@ async fn list_writable_resources(client: &Client) -> Vec<ListedResource> {
                         continue;
                     }
                     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                    let subresources = resource["subresources"].as_array().into_iter().flatten();
+                    let subresources =
+                        subresources.filter(|it| it["verbs"].as_array().unwrap().contains(&"patch".into()));
                     all.push(ListedResource {
+                        subresources: subresources.map(|it| text(&it["subresource"])).collect(),
                         group: text(&group["metadata"]["name"]),
                         version: text(&version["version"]),
                         resource: text(&resource["resource"]),
@@ -173,7 +179,7 @@ async fn check_kind(client: &Client, listed: &ListedResource, others: &[&ListedR
 }
 
 /// Removes finalizers, as controllers of a full cluster would, and deletes the object.
-async fn remove_finalizers_and_delete(client: &Client, path: &str) {
+pub(crate) async fn remove_finalizers_and_delete(client: &Client, path: &str) {
     let answer = client.get(path).await;
     if answer.status != 200 {
         return;

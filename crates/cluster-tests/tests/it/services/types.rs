@@ -1,6 +1,7 @@
 //! What the types of services get from one server, on each store.
 
 use bytes::Bytes;
+use cluster_tests::wait::metric_value;
 use cluster_tests::{Client, Etcd, RunningServer, TestStore};
 use http::Method;
 use serde_json::{Value, json};
@@ -163,6 +164,15 @@ fn service_without_records_keeps_its_address_and_port() {
             let port = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30500}]});
             let port = client.create(SERVICES, &service("s", &port)).await.summary();
             assert!(port.ends_with("nodePort: Invalid value: 30500: provided port is already allocated"), "{port}");
+            for (series, expected) in [
+                ("clusterip_allocator_allocated_ips{cidr=\"10.0.0.0/24\"}", 2),
+                ("clusterip_allocator_available_ips{cidr=\"10.0.0.0/24\"}", 252),
+                ("nodeport_allocator_allocated_ports", 1),
+                ("nodeport_allocator_available_ports", 2767),
+            ] {
+                let found = metric_value(&client, &format!("kube_apiserver_{series}")).await;
+                assert_eq!(found, expected, "{release}: {series}");
+            }
             if release != "1.32" {
                 assert_eq!(recorded_addresses(&client).await, ["10.0.0.1", "10.0.0.20"]);
             }

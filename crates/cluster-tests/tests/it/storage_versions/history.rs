@@ -1,6 +1,7 @@
 //! Checks the store's history: was every write in an encoding version that was published at that moment?
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use cluster_tests::{Client, ControlPlane, TestStore};
@@ -12,10 +13,15 @@ use tasks::Tasks;
 
 /// Opens the store of a control plane. At least one server must have been started.
 pub(crate) async fn open_store(plane: &ControlPlane<'_>) -> (Arc<dyn store::Store>, Tasks) {
+    open_store_at(plane.store(), plane.folder()).await
+}
+
+/// Opens the store of servers whose data is in `folder`.
+pub(crate) async fn open_store_at(store: TestStore<'_>, folder: &Path) -> (Arc<dyn store::Store>, Tasks) {
     let tasks = Tasks::new();
-    let store: Arc<dyn store::Store> = match plane.store() {
+    let store: Arc<dyn store::Store> = match store {
         TestStore::Sqlite => {
-            let config = store::sqlite::Config::new(plane.folder().join("unskew-data/store.db"));
+            let config = store::sqlite::Config::new(folder.join("unskew-data/store.db"));
             Arc::new(SqliteStore::open(config, &tasks).await.unwrap())
         }
         TestStore::Etcd(etcd) => {

@@ -16,6 +16,8 @@ const RUN_MIN: usize = 40;
 const SERVER_METADATA: [&str; 4] = ["uid", "resourceVersion", "creationTimestamp", "managedFields"];
 /// Chosen by the server from a range.
 const ALLOCATED: [&str; 5] = ["clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort", "token"];
+/// Lists whose order kube-apiserver takes from a map.
+const UNORDERED: [&str; 2] = ["resourceRules", "nonResourceRules"];
 /// `11111111-2222-3333-4444-555555555555`
 const IDENTITY_LENGTH: usize = 36;
 /// `2026-01-02T03:04:05Z`
@@ -230,7 +232,13 @@ fn mask_value(key: &str, value: &Value) -> Value {
             masked.into()
         }
         Value::Array(items) if ALLOCATED.contains(&key) => vec!["<allocated>"; items.len()].into(),
-        Value::Array(items) => items.iter().map(|item| mask_value("", item)).collect(),
+        Value::Array(items) => {
+            let mut masked: Vec<Value> = items.iter().map(|item| mask_value("", item)).collect();
+            if UNORDERED.contains(&key) {
+                masked.sort_by_key(Value::to_string);
+            }
+            masked.into()
+        }
         Value::String(text) if text.is_empty() || text == "None" => value.clone(),
         Value::Number(_) | Value::String(_) if ALLOCATED.contains(&key) => "<allocated>".into(),
         Value::String(text) if is_time(text) => "<time>".into(),

@@ -112,7 +112,7 @@ fn apply_defaults_to_jobs() {
     check_added(
         &workload("Job", &json!({"template": {"metadata": {"labels": {"a": "b"}}}})),
         &expect![[r#"
-            .metadata {"labels":{"a":"b"}}
+            .metadata {}
             .spec.backoffLimit 6
             .spec.completionMode "NonIndexed"
             .spec.completions 1

@@ -50,30 +50,6 @@ async fn idle_connection_moves_to_another_worker() {
 }
 
 #[tokio::test]
-async fn pool_prefers_idle_connection_of_current_worker() {
-    let (scene, workers) = (PoolFixture::new(ok_response).await, crate::serving::Workers::start().unwrap());
-    let pool = scene.pool.clone();
-    let ours = send_get(&pool, "/ours").await;
-    let (has_asked, asked) = tokio::sync::oneshot::channel();
-    let (may_read, reads) = tokio::sync::oneshot::channel();
-    let (sender, received) = tokio::sync::oneshot::channel();
-    let there = pool.clone();
-    workers.spawn(&scene.tasks, "elsewhere", async move {
-        let theirs = send_get(&there, "/theirs").await;
-        has_asked.send(()).unwrap();
-        reads.await.unwrap();
-        sender.send(body_text(theirs).await).unwrap();
-    });
-    asked.await.unwrap();
-    assert_eq!(body_text(ours).await, "GET /ours HTTP/1.1 on 0");
-    may_read.send(()).unwrap();
-    assert_eq!(received.await.unwrap(), "GET /theirs HTTP/1.1 on 1");
-    wait_until(|| pool.idle_count() == 2).await;
-    // The other worker's connection was used last, but is not taken.
-    assert_eq!(body_text(send_get(&pool, "/ours").await).await, "GET /ours HTTP/1.1 on 0");
-}
-
-#[tokio::test]
 async fn response_without_body_returns_connection_at_once() {
     let scene = PoolFixture::new(|_| "HTTP/1.1 304 Not Modified\r\n\r\n".into()).await;
     let pool = scene.pool.clone();
