@@ -114,6 +114,7 @@ fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection
             "status": "False",
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": null,
             "lastTransitionTime": unstructured::metadata_string(object, "creationTimestamp"),
         }]);
     }
