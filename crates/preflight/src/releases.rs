@@ -6,6 +6,7 @@ use api::GroupVersionKind;
 pub use kinds::Release;
 use kinds::groups::GROUPS;
 use kinds::{BuiltInGroup, BuiltInKind, FeatureGates, ServedResources, types_of};
+use schema::protobuf::ProtobufError;
 use schema::{StructType, TypeForm, ValueType};
 use serde_json::{Map, Value};
 
@@ -138,9 +139,21 @@ pub fn releases_that_read(group: &str, resource: &str, api_version: &str) -> Vec
     Release::ALL.into_iter().filter(reads).collect()
 }
 
-/// Decodes a stored protobuf value with the fields of the newest release, which has all of the older ones but a few.
-pub fn decode_protobuf(value: &[u8], kind: GroupVersionKind<&str>) -> Option<Map<String, Value>> {
-    schema::protobuf::decode(value, types_of(Release::NEWEST), kind).ok()
+/// Decodes a stored protobuf value with the fields of the newest release that has the kind, and so of all older ones but a few;
+/// `None` if no release has it.
+pub fn decode_protobuf(
+    value: &[u8],
+    kind: GroupVersionKind<&str>,
+) -> Option<Result<Map<String, Value>, ProtobufError>> {
+    let mut tables = Release::ALL.into_iter().rev().map(types_of);
+    let types = tables.find(|types| types.for_kind(kind).is_some())?;
+    Some(schema::protobuf::decode(value, types, kind))
+}
+
+/// Why a server of the release cannot decode an object of a kind; `None` if it can, or does not have the kind.
+pub fn decoding_error(release: Release, object: &Map<String, Value>, kind: GroupVersionKind<&str>) -> Option<String> {
+    let shape = types_of(release).for_kind(kind)?;
+    schema::check_types(object, shape).err().map(|error| error.to_string())
 }
 
 fn walk_struct(
