@@ -84,10 +84,12 @@ impl TargetServer {
         let mut stored = self.served.stored_resources().iter();
         let found = stored.find(|stored| stored.encoding.group == group && stored.resource == resource);
         let Some(found) = found else { return Readability::NotServed };
-        let is_readable = found.decodable_versions.iter().any(|version| version.to_string() == api_version);
         // Emulation changes what is served. What can be decoded is a matter of the program.
-        let is_emulating = self.gates.release() != self.release;
-        match is_readable || is_emulating && releases_that_read(group, resource, api_version).contains(&self.release) {
+        let is_readable = match self.gates.release() == self.release {
+            true => found.decodable_versions.iter().any(|version| version.to_string() == api_version),
+            false => releases_that_read(group, resource, api_version).contains(&self.release),
+        };
+        match is_readable {
             true => Readability::Readable,
             false => Readability::Unreadable,
         }
