@@ -136,6 +136,11 @@ pub(crate) fn run(workspace: &Workspace, prepared: &TestInputs<'_>, args: &TestA
     if !status.success() {
         bail!("cargo test failed ({status})");
     }
+    if size == TestSize::Real && results.passed() == 0 {
+        bail!(
+            "no test has such a name: `cargo xtask real` runs those in modules `real`, by the beginning of their names there"
+        );
+    }
     Ok(())
 }
 

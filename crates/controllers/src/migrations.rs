@@ -18,7 +18,7 @@ use api::GroupResource;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::Value;
-use storageversion::migration::{MigrationOutcome, MigrationSettings, Survey, TargetForm, migrate};
+use storageversion::migration::{MigrationOutcome, MigrationSettings, Survey, TargetForm, WriterHistory, migrate};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -105,6 +105,7 @@ pub(crate) async fn run(config: Config) {
     let mut running: FuturesUnordered<BoxFuture<'static, String>> = FuturesUnordered::new();
     // By uid; cancelled if the object is deleted or ended by another controller.
     let mut started: HashMap<String, CancellationToken> = HashMap::new();
+    let history = WriterHistory::default();
     let automatic = automatic::AutomaticMigrations::new(config.clone(), discovery.clone());
     let mut automatic = std::pin::pin!(automatic.run());
     let mut resync = tokio::time::interval_at(Instant::now() + RESYNC_INTERVAL, RESYNC_INTERVAL);
@@ -148,7 +149,7 @@ pub(crate) async fn run(config: Config) {
             if running.len() < CONCURRENT_MIGRATIONS && !started.contains_key(&object.uid) {
                 let cancelled = CancellationToken::new();
                 started.insert(object.uid.clone(), cancelled.clone());
-                let work = run_object(config.clone(), discovery.clone(), object.clone());
+                let work = run_object(config.clone(), discovery.clone(), object.clone(), history.clone());
                 let uid = object.uid.clone();
                 running.push(Box::pin(async move {
                     cancelled.run_until_cancelled(work).await;
@@ -169,13 +170,19 @@ async fn list_objects(client: &ApiClient, path: &str) -> Result<Vec<Value>, ApiE
 }
 
 /// Executes one object to its end.
-async fn run_object(config: Config, discovery: Arc<Mutex<DiscoveryCache>>, object: MigrationObject) {
+async fn run_object(
+    config: Config,
+    discovery: Arc<Mutex<DiscoveryCache>>,
+    object: MigrationObject,
+    history: WriterHistory,
+) {
     let (metrics, label) = (config.metrics.clone(), object.label());
     let status = StatusWriter::new(&config, &object);
     let settings = MigrationSettings {
         linger: config.settings.linger,
         poll_interval: POLL_INTERVAL,
         form: TargetForm { media_type: Some("application/json".to_owned()), ..TargetForm::default() },
+        history,
     };
     tracing::info!(migration = %object.name, resource = %label, "storage migration started");
     loop {

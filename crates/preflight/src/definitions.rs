@@ -8,12 +8,15 @@ use serde_json::{Map, Value};
 use crate::envelope::{Envelope, StoredMediaType};
 use crate::inventory::ResourceInventory;
 use crate::key_layout::{KeyOwner, ResourceClass};
-use crate::releases;
+use crate::releases::{self, Release, TargetServer};
 use crate::verdict::{Finding, FindingEffect, count_of, qualified_name};
 
 const GROUP: &str = "apiextensions.k8s.io";
 /// kube-apiservers store definitions as `v1beta1`. Group, names and versions have the same place in `v1`.
 const KIND: GroupVersionKind<&str> = GroupVersionKind { group: GROUP, version: "v1", kind: "CustomResourceDefinition" };
+
+/// From it on, kube-apiservers decode custom objects in CBOR whatever their gates.
+const FIRST_WITH_CBOR: Release = Release::R32;
 
 /// The versions of each definition in storage.
 #[derive(Debug, Default)]
@@ -27,14 +30,17 @@ pub(crate) struct Definitions {
 impl Definitions {
     /// Adds a stored value if it is a definition.
     pub(crate) fn add(&mut self, owner: &KeyOwner<'_>, envelope: &Envelope<'_>, plain: &[u8]) {
-        let Envelope::Object { media_type, .. } = envelope else { return };
         if owner.group != GROUP || owner.resource != "customresourcedefinitions" {
             return;
         }
+        let media_type = match envelope {
+            Envelope::Object { media_type, .. } => Some(media_type),
+            Envelope::Encrypted(_) | Envelope::Undecodable(_) => None,
+        };
         let decoded: Option<Map<String, Value>> = match media_type {
-            StoredMediaType::Json => serde_json::from_slice(plain).ok(),
-            StoredMediaType::Protobuf => releases::decode_protobuf(plain, KIND),
-            StoredMediaType::Cbor => None,
+            Some(StoredMediaType::Json) => serde_json::from_slice(plain).ok(),
+            Some(StoredMediaType::Protobuf) => releases::decode_protobuf(plain, KIND).and_then(Result::ok),
+            Some(StoredMediaType::Cbor) | None => None,
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let Some(spec) = decoded.as_ref().and_then(|object| object.get("spec")) else {
@@ -57,8 +63,8 @@ impl Definitions {
         self.unread
     }
 
-    /// Whether a custom resource can be read: every stored version must be one of its definition.
-    pub(crate) fn judge(&self, resource: &ResourceInventory) -> Vec<Finding> {
+    /// Whether a custom resource can be read: every stored version must be one of its definition, and the encoding known.
+    pub(crate) fn judge(&self, resource: &ResourceInventory, target: &TargetServer) -> Vec<Finding> {
         if resource.class != ResourceClass::Custom {
             return Vec::new();
         }
@@ -76,7 +82,18 @@ impl Definitions {
             return vec![finding(FindingEffect::Invisible, evidence, cure)];
         };
         let forms = resource.forms.iter().filter_map(|form| {
-            let api_version = form.api_version.as_ref()?;
+            let Some(api_version) = &form.api_version else {
+                let evidence = format!("{} with a version that encryption hides", count_of(form.objects, "object"));
+                return Some(finding(FindingEffect::Unjudged, evidence, "Give --encryption-provider-config."));
+            };
+            if form.media_type == Some(StoredMediaType::Cbor.as_str()) && target.release() < FIRST_WITH_CBOR {
+                let evidence = format!(
+                    "{} stored as CBOR, which servers before {FIRST_WITH_CBOR} cannot decode",
+                    count_of(form.objects, "object")
+                );
+                let cure = "Turn the gate CBORServingAndStorage off, and migrate the resource before the change.";
+                return Some(finding(FindingEffect::Unreadable, evidence, cure));
+            }
             let (_, version) = api_version.split_once('/')?;
             if versions.iter().any(|known| known == version) {
                 return None;

@@ -2,6 +2,8 @@
 //!
 //! Nothing below the envelope is decoded. Any bytes give a result; nothing panics or allocates more than the names in it.
 
+mod cbor;
+
 use std::borrow::Cow;
 
 use serde::Deserialize;
@@ -22,9 +24,9 @@ pub enum Envelope<'a> {
     Object {
         /// How the object is encoded.
         media_type: StoredMediaType,
-        /// `v1`, `apps/v1`; empty for CBOR, which is not decoded.
+        /// `v1`, `apps/v1`.
         api_version: Cow<'a, str>,
-        /// The kind, with the same exception.
+        /// The kind.
         kind: Cow<'a, str>,
     },
     /// A value that a server encrypted.
@@ -73,6 +75,9 @@ pub enum UndecodableReason {
     /// It begins like protobuf and is not.
     #[error("the protobuf envelope is malformed or names no apiVersion and kind")]
     MalformedProtobuf,
+    /// It begins like CBOR and is not.
+    #[error("the CBOR is malformed or names no apiVersion and kind")]
+    MalformedCbor,
     /// It begins like an encrypted value and names no key.
     #[error("the encryption prefix is malformed")]
     MalformedEncryptionPrefix,
@@ -105,9 +110,8 @@ impl<'a> Envelope<'a> {
             let malformed = Self::Undecodable(UndecodableReason::MalformedEncryptionPrefix);
             return parse_encrypted(rest).map_or(malformed, Self::Encrypted);
         }
-        if value.starts_with(CBOR_PREFIX) {
-            let unread = || Cow::Borrowed("");
-            return Self::Object { media_type: StoredMediaType::Cbor, api_version: unread(), kind: unread() };
+        if let Some(map) = value.strip_prefix(CBOR_PREFIX) {
+            return parse_cbor(map);
         }
         match value.iter().find(|byte| !byte.is_ascii_whitespace()) {
             Some(b'{') => parse_json(value),
@@ -139,6 +143,15 @@ fn parse_protobuf(message: &[u8]) -> Envelope<'static> {
             Envelope::Object { media_type, api_version: api_version.into(), kind: kind.into() }
         }
         Ok(_) | Err(_) => Envelope::Undecodable(UndecodableReason::MalformedProtobuf),
+    }
+}
+
+fn parse_cbor(map: &[u8]) -> Envelope<'_> {
+    match cbor::type_meta(map) {
+        Some([api_version, kind]) if !api_version.is_empty() && !kind.is_empty() => {
+            Envelope::Object { media_type: StoredMediaType::Cbor, api_version, kind }
+        }
+        Some(_) | None => Envelope::Undecodable(UndecodableReason::MalformedCbor),
     }
 }
 

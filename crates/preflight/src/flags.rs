@@ -70,7 +70,8 @@ impl ServerFlags {
             if let Some(flag) = word.strip_prefix("--") {
                 let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
                 wants_value = !flag.contains('=');
-                flags.push((name.to_owned(), value.to_owned()));
+                // kube-apiserver reads --feature_gates, too.
+                flags.push((name.replace('_', "-"), value.to_owned()));
             } else if let Some((_, value)) = flags.last_mut().filter(|_| wants_value && !word.starts_with('-')) {
                 *value = word;
                 wants_value = false;
@@ -126,20 +127,18 @@ impl ServerFlags {
 
     /// The release that the server emulates: its own if no other is given, or a wrong one.
     fn check_versions(&self, release: Release, refusals: &mut Vec<StartRefusal>) -> Release {
-        let version = |flag: &str| {
-            let given =
-                self.flags.iter().rev().find(|(name, _)| name == flag)?.1.trim_start_matches("kube=").to_owned();
-            Some((given.parse::<Release>().ok(), given)).filter(|(_, given)| !given.is_empty())
-        };
         let oldest = (release.minor() - EMULATED_RELEASES_MAX).max(Release::OLDEST.minor());
         let mut check = |flag: &str, noun: &str, newest: Release, newest_shown: String| {
-            let (parsed, given) = version(flag)?;
-            if parsed.is_some_and(|parsed| parsed.minor() >= oldest && parsed <= newest) {
-                return parsed;
-            }
-            let evidence = format!("--{flag}: {noun} {given} is not between [1.{oldest}, {newest_shown}]");
+            let refusal = match kube_version(&self.joined(flag)) {
+                Ok(None) => return None,
+                Ok(Some(given)) => match given.parse::<Release>() {
+                    Ok(parsed) if parsed.minor() >= oldest && parsed <= newest => return Some(parsed),
+                    Ok(_) | Err(_) => format!("{noun} {given} is not between [1.{oldest}, {newest_shown}]"),
+                },
+                Err(refusal) => refusal,
+            };
             let cure = format!("Give --{flag} a version that {release} can emulate, or none.");
-            refusals.push(StartRefusal { evidence, cure });
+            refusals.push(StartRefusal { evidence: format!("--{flag}: {refusal}"), cure });
             None
         };
         let emulated = check("emulated-version", "emulation version", release, format!("{release}.0"));
@@ -147,6 +146,29 @@ impl ServerFlags {
         check("min-compatibility-version", "minCompatibilityVersion version", emulated, emulated.to_string());
         emulated
     }
+}
+
+/// The version of kube-apiserver, `1.35`, in a list of versions of components such as `kube=v1.35`; or kube-apiserver's words
+/// against the list.
+fn kube_version(list: &str) -> Result<Option<String>, String> {
+    let mut found = None;
+    for pair in list.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (component, version) = pair.split_once('=').unwrap_or(("kube", pair));
+        let (component, version) = (component.trim(), version.trim().trim_start_matches('v'));
+        let numbers: Option<Vec<u32>> = version.split('.').map(|number| number.parse().ok()).collect();
+        let short = match numbers.as_deref() {
+            Some([major, minor] | [major, minor, 0]) => format!("{major}.{minor}"),
+            Some([_, _, _]) => return Err(format!("patch version not allowed, got: {component}={version}")),
+            Some(_) | None => return Err(format!("illegal version string {version:?}")),
+        };
+        if component != "kube" {
+            return Err(format!("component not registered: {component}"));
+        }
+        if let Some(other) = found.replace(short) {
+            return Err(format!("duplicate version flag, kube={other} and kube={version}"));
+        }
+    }
+    Ok(found)
 }
 
 fn unknown_flag(name: &str, release: Release) -> Option<StartRefusal> {

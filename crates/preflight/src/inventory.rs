@@ -60,7 +60,7 @@ pub struct ResourceInventory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredForm {
-    /// The encoding version, `apps/v1`; `None` for values that stay encrypted, for CBOR and for bookkeeping.
+    /// The encoding version, `apps/v1`; `None` for values that stay encrypted and for bookkeeping.
     pub api_version: Option<String>,
     /// The kind, with the same exceptions.
     pub kind: Option<String>,
@@ -262,7 +262,7 @@ fn observe<'v>(
 /// Version, media type and encryption of one stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueForm {
-    /// The encoding version; empty for values that stay encrypted and for CBOR.
+    /// The encoding version; empty for values that stay encrypted.
     pub api_version: String,
     /// The media type; empty for values that stay encrypted.
     pub media_type: &'static str,

@@ -28,10 +28,13 @@ pub(crate) struct ObjectFindings {
     /// Why a value is refused: looked up once, because it takes a validation for each feature gate.
     causes: BTreeMap<(String, String), Option<RefusalCause>>,
     unread: u64,
+    is_protobuf_read: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Problem {
+    /// The server cannot decode the object.
+    Undecodable,
     /// The server has no such field.
     DroppedField(String),
     /// kube-apiserver's words for the value, which begin with the field; without list indices.
@@ -65,35 +68,49 @@ impl ObjectFindings {
             return;
         }
         let Ok(GroupVersion { group, version }) = GroupVersion::parse(api_version) else { return };
+        let Some(expected) = kinds::groups::find_kind(owner.group, owner.resource) else { return };
         let kind = GroupVersionKind { group, version, kind: &**kind };
-        let decoded: Option<Map<String, Value>> = match media_type {
-            StoredMediaType::Json => serde_json::from_slice(plain).ok(),
-            StoredMediaType::Protobuf => releases::decode_protobuf(plain, kind),
-            StoredMediaType::Cbor => None,
+        let decoded = match kind.kind == expected.name {
+            true => decode_body(target.release(), *media_type, plain, kind),
+            false => Some(Err(format!("it is a {}", kind.kind))),
         };
-        let dropped = decoded.and_then(|object| {
-            let dropped = releases::drop_fields(target.release(), &mut object.clone(), kind)?;
-            Some((dropped, object))
-        });
-        let Some((dropped, mut object)) = dropped else {
+        let object = match decoded {
+            Some(Ok(object)) => object,
+            Some(Err(reason)) => return self.record(owner, Problem::Undecodable, &format!(": {reason}")),
+            None => {
+                self.unread += 1;
+                return;
+            }
+        };
+        self.is_protobuf_read |= *media_type == StoredMediaType::Protobuf;
+        for (problem, managers) in
+            self.problems_of(target, owner, &StoredObject { kind, strategy: expected.strategy, object })
+        {
+            self.record(owner, problem, &set_by(&managers));
+        }
+    }
+
+    fn problems_of(
+        &mut self,
+        target: &TargetServer,
+        owner: &KeyOwner<'_>,
+        stored: &StoredObject<'_>,
+    ) -> Vec<(Problem, Vec<String>)> {
+        let mut kept = stored.object.clone();
+        let Some(dropped) = releases::drop_fields(target.release(), &mut kept, stored.kind) else {
             self.unread += 1;
-            return;
+            return Vec::new();
         };
-        let mut problems: Vec<(Problem, Vec<String>)> = Vec::new();
-        for path in dropped {
-            let managers = managers_of(&object, &path);
-            problems.push((Problem::DroppedField(path), managers));
-        }
+        let with_managers = |path: String| {
+            let managers = managers_of(&stored.object, &path);
+            (Problem::DroppedField(path), managers)
+        };
+        let mut problems: Vec<_> = dropped.into_iter().map(with_managers).collect();
         // The status of a stored object is kept, and a new object has none.
-        object.remove("status");
-        let strategy = kinds::groups::find_kind(owner.group, owner.resource).map(|kind| kind.strategy);
-        if let Some(strategy) = strategy {
-            problems.extend(gated_fields(target, kind, &object));
-            problems.extend(self.refused_values(target, owner, &StoredObject { kind, strategy, object: &object }));
-        }
-        for (problem, managers) in problems {
-            self.record(owner, problem, &managers);
-        }
+        kept.remove("status");
+        problems.extend(gated_fields(target, stored.kind, &kept));
+        problems.extend(self.refused_values(target, owner, stored));
+        problems
     }
 
     fn refused_values(
@@ -112,14 +129,15 @@ impl ObjectFindings {
             }
             let find_cause = || stored.refusal_cause(target, error.field());
             if let Some(cause) = *self.causes.entry(place).or_insert_with(find_cause) {
-                let managers = managers_of(stored.object, &without_indices(error.field()));
+                let managers = managers_of(&stored.object, &without_indices(error.field()));
                 problems.push((Problem::RefusedValue(text, cause), managers));
             }
         }
         problems
     }
 
-    fn record(&mut self, owner: &KeyOwner<'_>, problem: Problem, managers: &[String]) {
+    /// `detail` follows the name of the object.
+    fn record(&mut self, owner: &KeyOwner<'_>, problem: Problem, detail: &str) {
         let place = (qualified_name(owner.group, owner.resource), problem);
         if self.problems.len() >= PROBLEMS_MAX && !self.problems.contains_key(&place) {
             return;
@@ -127,16 +145,18 @@ impl ObjectFindings {
         let found = self.problems.entry(place).or_default();
         found.count += 1;
         if found.objects.len() < OBJECTS_NAMED_MAX {
-            found.objects.push(match managers.is_empty() {
-                true => owner.name.to_owned(),
-                false => format!("{} (set by {})", owner.name, managers.join(", ")),
-            });
+            found.objects.push(format!("{}{detail}", owner.name));
         }
     }
 
     /// The number of objects whose fields could not be looked at.
     pub(crate) fn unread(&self) -> u64 {
         self.unread
+    }
+
+    /// True if an object was read of which only the newest release's fields are known.
+    pub(crate) fn is_protobuf_read(&self) -> bool {
+        self.is_protobuf_read
     }
 
     pub(crate) fn finish(self, target: &TargetServer) -> Vec<Finding> {
@@ -153,11 +173,17 @@ impl Problem {
         let ObjectsConcerned { count, objects } = concerned;
         let count = count_of(count, "object");
         let field = match &self {
+            Self::Undecodable => String::new(),
             Self::DroppedField(field) => field.clone(),
             Self::RefusedValue(text, _) => text.split_once(": ").map_or("", |(field, _)| field).to_owned(),
             Self::GatedField { field, .. } => (*field).to_owned(),
         };
         let (effect, evidence, cure) = match self {
+            Self::Undecodable => (
+                FindingEffect::Unreadable,
+                format!("{count} that a kube-apiserver of {release} cannot decode"),
+                "Restore or delete these keys in storage.".to_owned(),
+            ),
             Self::DroppedField(field) => (
                 FindingEffect::FieldsDropped,
                 format!(
@@ -199,6 +225,21 @@ fn gate_cure(release: Release, gate: &str, value: bool, otherwise: &str) -> Stri
     }
 }
 
+/// The object in a stored value, or why the release cannot decode it; `None` if its fields are not known.
+fn decode_body(
+    release: Release,
+    media_type: StoredMediaType,
+    plain: &[u8],
+    kind: GroupVersionKind<&str>,
+) -> Option<Result<Map<String, Value>, String>> {
+    let object: Result<Map<String, Value>, String> = match media_type {
+        StoredMediaType::Json => serde_json::from_slice(plain).map_err(|error| error.to_string()),
+        StoredMediaType::Protobuf => releases::decode_protobuf(plain, kind)?.map_err(|error| error.to_string()),
+        StoredMediaType::Cbor => return None,
+    };
+    Some(object.and_then(|object| releases::decoding_error(release, &object, kind).map_or(Ok(object), Err)))
+}
+
 /// The fields of an object that belong to gates which are off.
 fn gated_fields(
     target: &TargetServer,
@@ -216,11 +257,11 @@ fn gated_fields(
     gated.into_iter().map(problem).collect()
 }
 
-/// A stored object without its status.
+/// A stored object.
 struct StoredObject<'o> {
     kind: GroupVersionKind<&'o str>,
     strategy: &'static KindStrategy,
-    object: &'o Map<String, Value>,
+    object: Map<String, Value>,
 }
 
 impl StoredObject<'_> {
@@ -229,6 +270,8 @@ impl StoredObject<'_> {
     fn errors_as_new(&self, release: Release, gates: &FeatureGates) -> Option<Vec<FieldError>> {
         let shape = types_of(release).for_kind(self.kind)?;
         let mut object = self.object.clone();
+        // The status of a stored object is kept, and a new object has none.
+        object.remove("status");
         releases::drop_fields(release, &mut object, self.kind)?;
         drop_disabled_fields(None, &mut object, shape, gates);
         defaults::apply_defaults(&mut object, shape, gates);
@@ -272,6 +315,11 @@ fn without_indices(text: &str) -> String {
         }
     }
     plain
+}
+
+/// ` (set by kubectl, helm)`; empty without managers.
+fn set_by(managers: &[String]) -> String {
+    if managers.is_empty() { String::new() } else { format!(" (set by {})", managers.join(", ")) }
 }
 
 /// The field managers whose field set has a field of this name, wherever it is in the object.

@@ -6,6 +6,7 @@ use api::GroupVersionKind;
 pub use kinds::Release;
 use kinds::groups::GROUPS;
 use kinds::{BuiltInGroup, BuiltInKind, FeatureGates, ServedResources, types_of};
+use schema::protobuf::ProtobufError;
 use schema::{StructType, TypeForm, ValueType};
 use serde_json::{Map, Value};
 
@@ -83,10 +84,12 @@ impl TargetServer {
         let mut stored = self.served.stored_resources().iter();
         let found = stored.find(|stored| stored.encoding.group == group && stored.resource == resource);
         let Some(found) = found else { return Readability::NotServed };
-        let is_readable = found.decodable_versions.iter().any(|version| version.to_string() == api_version);
         // Emulation changes what is served. What can be decoded is a matter of the program.
-        let is_emulating = self.gates.release() != self.release;
-        match is_readable || is_emulating && releases_that_read(group, resource, api_version).contains(&self.release) {
+        let is_readable = match self.gates.release() == self.release {
+            true => found.decodable_versions.iter().any(|version| version.to_string() == api_version),
+            false => releases_that_read(group, resource, api_version).contains(&self.release),
+        };
+        match is_readable {
             true => Readability::Readable,
             false => Readability::Unreadable,
         }
@@ -138,9 +141,21 @@ pub fn releases_that_read(group: &str, resource: &str, api_version: &str) -> Vec
     Release::ALL.into_iter().filter(reads).collect()
 }
 
-/// Decodes a stored protobuf value with the fields of the newest release, which has all of the older ones but a few.
-pub fn decode_protobuf(value: &[u8], kind: GroupVersionKind<&str>) -> Option<Map<String, Value>> {
-    schema::protobuf::decode(value, types_of(Release::NEWEST), kind).ok()
+/// Decodes a stored protobuf value with the fields of the newest release that has the kind, and so of all older ones but a few;
+/// `None` if no release has it.
+pub fn decode_protobuf(
+    value: &[u8],
+    kind: GroupVersionKind<&str>,
+) -> Option<Result<Map<String, Value>, ProtobufError>> {
+    let mut tables = Release::ALL.into_iter().rev().map(types_of);
+    let types = tables.find(|types| types.for_kind(kind).is_some())?;
+    Some(schema::protobuf::decode(value, types, kind))
+}
+
+/// Why a server of the release cannot decode an object of a kind; `None` if it can, or does not have the kind.
+pub fn decoding_error(release: Release, object: &Map<String, Value>, kind: GroupVersionKind<&str>) -> Option<String> {
+    let shape = types_of(release).for_kind(kind)?;
+    schema::check_types(object, shape).err().map(|error| error.to_string())
 }
 
 fn walk_struct(

@@ -136,12 +136,12 @@ impl PreflightBuilder {
     pub fn finish(self, source: String, revision: u64, clients: &ClientUses) -> Preflight {
         let Self { inventory, target, refusals, objects, definitions, from } = self;
         let inventory = inventory.finish(source, revision);
-        let mut not_looked_at = not_looked_at(&inventory, definitions.unread(), objects.unread());
+        let mut not_looked_at = not_looked_at(&inventory, definitions.unread(), &objects);
         not_looked_at.extend(clients.not_known());
         let mut findings: Vec<Finding> = refusals.into_iter().map(start_refused).collect();
         for resource in &inventory.resources {
             findings.extend(judge_resource(resource, &target));
-            findings.extend(definitions.judge(resource));
+            findings.extend(definitions.judge(resource, &target));
         }
         findings.extend(objects.finish(&target));
         findings.extend(clients.uses.iter().filter_map(|client| client_refused(&target, client)));
@@ -257,7 +257,7 @@ fn client_refused(target: &TargetServer, client: &ClientUse) -> Option<Finding> 
     })
 }
 
-fn not_looked_at(inventory: &Inventory, unread_definitions: u64, unread_objects: u64) -> Vec<String> {
+fn not_looked_at(inventory: &Inventory, unread_definitions: u64, objects: &ObjectFindings) -> Vec<String> {
     let mut sentences = inventory.not_known.clone();
     let of_class = |class| inventory.resources.iter().filter(move |resource| resource.class == class);
     let custom: u64 = of_class(ResourceClass::Custom).map(|resource| resource.objects).sum();
@@ -277,10 +277,16 @@ fn not_looked_at(inventory: &Inventory, unread_definitions: u64, unread_objects:
             resource.resource
         ));
     }
-    if unread_objects > 0 {
+    if objects.unread() > 0 {
         sentences.push(format!(
-            "The fields of {}: damaged, or stored in a version whose fields are not known.",
-            count_of(unread_objects, "object")
+            "The fields of {}: stored in a version whose fields are not known.",
+            count_of(objects.unread(), "object")
+        ));
+    }
+    if objects.is_protobuf_read() {
+        sentences.push(format!(
+            "Fields of objects stored as protobuf that releases before {} had and that one does not have.",
+            Release::NEWEST
         ));
     }
     sentences.push(

@@ -14,8 +14,10 @@ pub mod writers;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use evidence::{DefinitionState, reported_writers};
@@ -106,13 +108,30 @@ impl Survey {
     }
 }
 
+/// The longest time between two migrations in which no server can join, write and leave unnoticed: less than a kube-apiserver
+/// takes from its start to the removal of its identity lease.
+const UNOBSERVED_MAX: Duration = Duration::from_secs(5);
+
+/// The writers as the migrations of one process observed them last: what one of them has waited for, the next one need not
+/// wait for again.
+#[derive(Clone, Debug, Default)]
+pub struct WriterHistory(Arc<Mutex<Option<ObservedWriters>>>);
+
+#[derive(Clone, Debug)]
+struct ObservedWriters {
+    servers: BTreeSet<String>,
+    last_departure: Instant,
+    at: Instant,
+}
+
 /// Whether the writers agree now, and whether they did without interruption since the last observation.
 #[derive(Debug)]
 pub struct AgreementTracker {
     linger: Duration,
     agreed: Option<AgreedWriters>,
-    known: BTreeSet<String>,
-    last_departure: Instant,
+    /// `None` before the first observation.
+    observed: Option<ObservedWriters>,
+    history: WriterHistory,
 }
 
 /// An agreement compared with the one that was observed before.
@@ -125,10 +144,10 @@ pub enum Continuity {
 }
 
 impl AgreementTracker {
-    /// A server that left may have left just before `now`, so that the first agreement counts only after `linger`: how
-    /// long a stock kube-apiserver still writes after it removed its identity lease.
-    pub fn new(linger: Duration, now: Instant) -> Self {
-        Self { linger, agreed: None, known: BTreeSet::new(), last_departure: now }
+    /// Without an observation in `history` a server may have left just before the first one, so that an agreement counts only
+    /// after `linger`: how long a stock kube-apiserver still writes after it removed its identity lease.
+    pub fn new(linger: Duration, history: WriterHistory) -> Self {
+        Self { linger, agreed: None, observed: None, history }
     }
 
     /// Judges an observation of the writers. On `Err` nothing may be written.
@@ -137,14 +156,10 @@ impl AgreementTracker {
         evidence: &WriterEvidence,
         now: Instant,
     ) -> Result<(&AgreedWriters, Continuity), HoldReason> {
-        let seen: BTreeSet<String> = evidence.servers().map(str::to_owned).collect();
-        if self.known.difference(&seen).next().is_some() {
-            self.last_departure = now;
-        }
-        self.known = seen;
-        let judged = evidence.judge().and_then(|agreed| match self.last_departure + self.linger {
-            until if until > now => Err(HoldReason::Lingering { remaining: until - now }),
-            _ => Ok(agreed),
+        let until = self.last_departure(evidence, now) + self.linger;
+        let judged = evidence.judge().and_then(|agreed| match until > now {
+            true => Err(HoldReason::Lingering { remaining: until - now }),
+            false => Ok(agreed),
         });
         let agreed = match judged {
             Ok(agreed) => agreed,
@@ -156,5 +171,21 @@ impl AgreementTracker {
         let is_same = self.agreed.as_ref().is_some_and(|known| known.is_same_agreement(&agreed));
         let continuity = if is_same { Continuity::Unbroken } else { Continuity::New };
         Ok((self.agreed.insert(agreed), continuity))
+    }
+
+    /// The last time at which a server may have left.
+    fn last_departure(&mut self, evidence: &WriterEvidence, now: Instant) -> Instant {
+        let servers: BTreeSet<String> = evidence.servers().map(str::to_owned).collect();
+        let mut history = self.history.0.lock();
+        let recent = history.take().filter(|observed| now - observed.at <= UNOBSERVED_MAX);
+        let departure_of_others = recent.as_ref().map(|observed| observed.last_departure);
+        let before = self.observed.take().or(recent);
+        let unbroken = before.filter(|before| before.servers.is_subset(&servers));
+        let last_departure = unbroken.map_or(now, |before| before.last_departure);
+        let observed = ObservedWriters { servers, last_departure, at: now };
+        let latest = departure_of_others.map_or(last_departure, |departure| departure.max(last_departure));
+        *history = Some(ObservedWriters { last_departure: latest, ..observed.clone() });
+        self.observed = Some(observed);
+        last_departure
     }
 }

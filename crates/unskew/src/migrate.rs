@@ -15,7 +15,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use preflight::key_layout::ResourceClass;
-use storageversion::migration::{MigrationOutcome, MigrationSettings, Progress, Survey, TargetForm, migrate};
+use storageversion::migration::{
+    MigrationOutcome, MigrationSettings, Progress, Survey, TargetForm, WriterHistory, migrate,
+};
 
 use crate::inventory::{StorageArgs, StorageReader, read_encryption_config};
 use crate::{EXIT_CHECK_FAILED, EXIT_UNAVAILABLE, lab, print_error, print_line};
@@ -85,6 +87,7 @@ async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
         false => args.resources.iter().map(|name| split_resource(name)).collect(),
     };
     let servers = ServerList::find(&access, &args.server).await?;
+    let history = WriterHistory::default();
     let mut is_complete = true;
     for (group, resource) in wanted {
         let label = api::GroupResource { group: &*group, resource: &*resource }.to_string();
@@ -107,7 +110,7 @@ async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
         };
         is_complete &= match args.dry_run {
             true => dry_run(&cluster, &label, &form).await?,
-            false => execute(&cluster, &label, form, &args).await,
+            false => execute(&cluster, &label, form, &args, &history).await,
         };
     }
     drop(servers);
@@ -159,8 +162,15 @@ async fn dry_run(cluster: &StockCluster<'_>, label: &str, form: &TargetForm) -> 
 }
 
 /// Runs the migration of one resource. True if storage proves that it is done.
-async fn execute(cluster: &StockCluster<'_>, label: &str, form: TargetForm, args: &MigrateArgs) -> bool {
-    let settings = MigrationSettings { linger: Duration::from_secs(args.linger), poll_interval: POLL_INTERVAL, form };
+async fn execute(
+    cluster: &StockCluster<'_>,
+    label: &str,
+    form: TargetForm,
+    args: &MigrateArgs,
+    history: &WriterHistory,
+) -> bool {
+    let linger = Duration::from_secs(args.linger);
+    let settings = MigrationSettings { linger, poll_interval: POLL_INTERVAL, form, history: history.clone() };
     let limit = Duration::from_secs(args.timeout);
     let Ok(outcome) = tokio::time::timeout(limit, migrate(cluster, &settings)).await else {
         report_line(&format!("{label}: given up after {} s: {}", args.timeout, cluster.last_report().waiting_for));

@@ -17,6 +17,11 @@ fn flags_of_other_releases_are_refused_in_the_words_of_kube_apiserver() {
     check(Release::R36, "--tls-curve-preferences=X25519 --bogus --v=2 -v 3", &["unknown flag: --bogus"]);
     check(
         Release::R34,
+        "--etcd_servers=http://a:1 --feature_gates=NoSuchGate=true",
+        &["--feature-gates: unrecognized feature gate: NoSuchGate"],
+    );
+    check(
+        Release::R34,
         "--min-compatibility-version=1.33 --feature-gates=NoSuchGate=true",
         &["unknown flag: --min-compatibility-version", "--feature-gates: unrecognized feature gate: NoSuchGate"],
     );
@@ -47,6 +52,15 @@ fn values_that_a_release_refuses_are_found() {
         &["--min-compatibility-version: minCompatibilityVersion version 1.35 is not between [1.33, 1.34]"],
     );
     check(Release::R36, "--emulated-version=1.33 --min-compatibility-version=1.33", &[]);
+    check(Release::R36, "--emulated-version=kube=v1.35.0", &[]);
+    for (given, refusal) in [
+        ("1.35.4", "patch version not allowed, got: kube=1.35.4"),
+        ("35", r#"illegal version string "35""#),
+        ("kube=1.35,wardle=1.2", "component not registered: wardle"),
+        ("1.35,kube=1.34", "duplicate version flag, kube=1.35 and kube=1.34"),
+    ] {
+        check(Release::R36, &format!("--emulated-version={given}"), &[&format!("--emulated-version: {refusal}")]);
+    }
     check(
         Release::R33,
         "--emulated-version=1.34",

@@ -29,6 +29,21 @@ fn readability_follows_release_and_flags() {
     check_readability(R36, "", "", "events", "events.k8s.io/v1", Readable);
 }
 
+#[test]
+fn emulation_does_not_change_what_the_program_decodes() {
+    let mut flags = ServerFlags::default();
+    flags.push("emulated-version", "1.35".to_owned());
+    flags.push("feature-gates", "GenericWorkload=true".to_owned());
+    flags.push("runtime-config", "api/all=true".to_owned());
+    let (target, refusals) = TargetServer::new(Release::R36, &flags);
+    assert_eq!(refusals, []);
+    let readability = |version: &str| {
+        target.readability("scheduling.k8s.io", "workloads", &format!("scheduling.k8s.io/{version}"))
+    };
+    assert_eq!(readability("v1alpha1"), Readability::Unreadable, "1.36 has no code for it");
+    assert_eq!(readability("v1alpha2"), Readability::Readable);
+}
+
 #[track_caller]
 fn check_dropped(release: Release, kind: (&str, &str, &str), object: &Value, expected: &[&str]) {
     let kind = GroupVersionKind { group: kind.0, version: kind.1, kind: kind.2 };

@@ -14,10 +14,15 @@ fn target(to: Release, (feature_gates, runtime_config): (&str, &str)) -> (Target
 }
 
 fn preflight(to: Release, flags: (&str, &str), values: &[(&str, Value)], audit_lines: &[&str]) -> Preflight {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned).into_bytes();
+    let values: Vec<_> = values.iter().map(|(key, value)| (*key, text(value))).collect();
+    preflight_of_bytes(to, flags, &values, audit_lines)
+}
+
+fn preflight_of_bytes(to: Release, flags: (&str, &str), values: &[(&str, Vec<u8>)], audit_lines: &[&str]) -> Preflight {
     let mut builder = PreflightBuilder::new("/registry", None, target(to, flags));
     for (key, value) in values {
-        let bytes = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        builder.add(format!("/registry/{key}").as_bytes(), bytes.as_bytes(), 7);
+        builder.add(format!("/registry/{key}").as_bytes(), value, 7);
     }
     let mut log = ClientLogReader::default();
     audit_lines.iter().for_each(|line| log.add_audit_line(line.as_bytes()));
@@ -138,6 +143,47 @@ fn flags_and_undecodable_values_are_findings() {
 }
 
 #[test]
+fn damaged_objects_are_unreadable_and_named() {
+    let config_map = |name: &str, kind: &str, data: Value| {
+        let object = json!({"kind": kind, "apiVersion": "v1", "metadata": {"name": name}, "data": data});
+        (format!("configmaps/default/{name}"), object.to_string().into_bytes())
+    };
+    let values = [
+        config_map("typed", "ConfigMap", json!({"a": 5})),
+        config_map("misplaced", "Secret", json!({})),
+        config_map("well", "ConfigMap", json!({"a": "5"})),
+        ("configmaps/default/cut".to_owned(), b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x02\x0a\x7f".to_vec()),
+    ];
+    let values: Vec<_> = values.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+    let result = preflight_of_bytes(Release::R36, ("", ""), &values, &[]);
+    expect![[r#"
+        x.db to 1.36: NOT SAFE, 1 finding
+
+        UNREADABLE configmaps
+          3 objects that a kube-apiserver of 1.36 cannot decode.
+            default/typed: json: cannot unmarshal number into Go struct field ConfigMap.data of type string
+            default/misplaced: it is a Secret
+            default/cut: unexpected end of the message
+          Cure: Restore or delete these keys in storage.
+
+    "#]]
+    .assert_eq(render_preflight(&result).split("Not looked at").next().unwrap_or_default());
+}
+
+#[test]
+fn kinds_of_one_old_release_are_read_in_protobuf() {
+    let mut value = b"k8s\0\x0a\x26\x0a\x1ascheduling.k8s.io/v1alpha1\x12\x08Workload".to_vec();
+    // Metadata with a name, and nothing else.
+    value.extend(b"\x12\x05\x0a\x03\x0a\x01w");
+    let read = |to, flags| preflight_of_bytes(to, flags, &[("workloads/default/w", value.clone())], &[]);
+    let result = read(Release::R35, ("GenericWorkload=true", "scheduling.k8s.io/v1alpha1=true"));
+    assert!(!result.not_looked_at.join(" ").contains("whose fields are not known"), "{:?}", result.not_looked_at);
+    assert!(
+        result.not_looked_at.join(" ").contains("Fields of objects stored as protobuf that releases before 1.37 had")
+    );
+}
+
+#[test]
 fn clients_of_versions_that_go_are_named() {
     let line = r#"{"stage":"ResponseComplete","objectRef":{"resource":"volumeattributesclasses","apiGroup":"storage.k8s.io","apiVersion":"v1"},"user":{"username":"jane"},"userAgent":"kubectl/v1.37"}"#;
     let custom =
@@ -179,6 +225,51 @@ fn custom_objects_need_a_definition_with_their_version() {
     let absent = preflight(Release::R36, ("", ""), &[widget()], &[]);
     assert_eq!(absent.findings[0].evidence, "1 object without a definition");
     assert!(preflight(Release::R36, ("", ""), &[widget(), widgets(&["v1"])], &[]).safe);
+}
+
+#[test]
+fn versions_of_custom_objects_in_cbor_and_behind_encryption_are_judged() {
+    let widgets = |versions| {
+        let (key, definition) = widgets(versions);
+        (key, definition.to_string().into_bytes())
+    };
+    let found = |to, definition, value: &[u8]| {
+        let values = [("example.com/widgets/default/w", value.to_vec()), definition];
+        let result = preflight_of_bytes(to, ("", ""), &values, &[]);
+        let shown = result.findings.iter().map(|found| format!("{:?}: {}", found.effect, found.evidence));
+        shown.collect::<Vec<_>>().join("; ")
+    };
+    let cbor = b"\xd9\xd9\xf7\xa2DkindFWidgetJapiVersionNexample.com/v1";
+    assert_eq!(found(Release::R36, widgets(&["v1"]), cbor), "");
+    assert_eq!(
+        found(Release::R36, widgets(&["v2"]), cbor),
+        "Unreadable: 1 object stored as example.com/v1, which the definition does not have; it has v2"
+    );
+    assert_eq!(
+        found(Release::R31, widgets(&["v1"]), cbor),
+        "Unreadable: 1 object stored as CBOR, which servers before 1.32 cannot decode"
+    );
+    let sealed = b"k8s:enc:aescbc:v1:k:x";
+    assert_eq!(
+        found(Release::R36, widgets(&["v1"]), sealed),
+        "Unjudged: 1 object with a version that encryption hides"
+    );
+    let (key, _) = widgets(&["v1"]);
+    assert_eq!(
+        found(Release::R36, (key, sealed.to_vec()), cbor),
+        "Unjudged: 1 object with a version that encryption or encoding hides",
+        "of the definition alone: it may have the version"
+    );
+}
+
+#[test]
+fn fields_that_the_release_lacks_are_not_shown_as_gated() {
+    let group = json!({"podGroupName": "g"});
+    let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {"schedulingGroup": group}});
+    let result = preflight(Release::R35, ("", ""), &[("pods/default/p", pod)], &[]);
+    let found = result.findings.iter().map(|found| (found.effect, found.field.as_str()));
+    let of_field: Vec<_> = found.filter(|(_, field)| field.contains("schedulingGroup")).collect();
+    assert_eq!(of_field, [(FindingEffect::FieldsDropped, "spec.schedulingGroup")]);
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::{AgreedWriters, AgreementTracker, Continuity, NAMED_MAX, StoredRef, Survey, TargetForm, WriterEvidence};
+use super::{
+    AgreedWriters, AgreementTracker, Continuity, NAMED_MAX, StoredRef, Survey, TargetForm, WriterEvidence,
+    WriterHistory,
+};
 
 /// Objects that are rewritten between two observations of the writers.
 const BATCH: usize = 50;
@@ -46,7 +49,7 @@ pub enum RewriteOutcome {
 }
 
 /// Settings of a migration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MigrationSettings {
     /// How long a server may still write after it left.
     pub linger: Duration,
@@ -54,6 +57,8 @@ pub struct MigrationSettings {
     pub poll_interval: Duration,
     /// The media type and the encryption that are wanted besides the agreed version.
     pub form: TargetForm,
+    /// Shared by the migrations of a process.
+    pub history: WriterHistory,
 }
 
 /// How far a migration is.
@@ -106,7 +111,7 @@ pub async fn migrate(port: &dyn MigrationPort, settings: &MigrationSettings) -> 
     let mut migration = Migration {
         port,
         settings,
-        tracker: AgreementTracker::new(settings.linger, Instant::now()),
+        tracker: AgreementTracker::new(settings.linger, settings.history.clone()),
         progress: Progress::default(),
         refused: BTreeMap::new(),
         refused_attempts: 0,

@@ -48,7 +48,7 @@ fn writers_agree_only_if_all_report_the_same_version() {
 
 #[tokio::test(start_paused = true)]
 async fn agreement_counts_only_after_linger_since_the_last_departure() {
-    let mut tracker = AgreementTracker::new(LINGER, Instant::now());
+    let mut tracker = AgreementTracker::new(LINGER, WriterHistory::default());
     let both = evidence(&[("a", Some("v1")), ("b", Some("v1"))]);
     assert_eq!(
         tracker.observe(&both, Instant::now()).unwrap_err(),
@@ -70,6 +70,29 @@ async fn agreement_counts_only_after_linger_since_the_last_departure() {
     let mixed = evidence(&[("a", Some("v1")), ("b", Some("v2"))]);
     assert!(matches!(seen(&mut tracker, &mixed), Err(HoldReason::Disagreement(_))));
     assert_eq!(seen(&mut tracker, &both), Ok(Continuity::New), "the agreement was interrupted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_migration_does_not_wait_for_departures_that_the_last_one_waited_for() {
+    let history = WriterHistory::default();
+    let [one, both] = [evidence(&[("a", Some("v1"))]), evidence(&[("a", Some("v1")), ("b", Some("v1"))])];
+    let observe = |tracker: &mut AgreementTracker, evidence: &WriterEvidence| {
+        tracker.observe(evidence, Instant::now()).map(|(_, continuity)| continuity)
+    };
+    let new = || AgreementTracker::new(LINGER, history.clone());
+    let waits = |remaining| Err(HoldReason::Lingering { remaining });
+    let mut first = new();
+    assert_eq!(observe(&mut first, &both), waits(LINGER));
+    tokio::time::advance(LINGER).await;
+    assert_eq!(observe(&mut first, &both), Ok(Continuity::New));
+    tokio::time::advance(UNOBSERVED_MAX).await;
+    assert_eq!(observe(&mut new(), &both), Ok(Continuity::New), "nothing left since");
+    assert_eq!(observe(&mut new(), &one), waits(LINGER), "b left between the migrations");
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert_eq!(observe(&mut new(), &one), waits(LINGER - Duration::from_secs(3)), "the rest of that time");
+    tokio::time::advance(LINGER).await;
+    assert_eq!(observe(&mut new(), &one), waits(LINGER), "a server may have come and gone since");
+    assert_eq!(observe(&mut first, &both), Ok(Continuity::Unbroken), "a running migration has its own observations");
 }
 
 #[test]
@@ -231,7 +254,7 @@ fn model(seed: u64, actions: u32) -> ModelCluster {
 }
 
 fn settings() -> MigrationSettings {
-    MigrationSettings { linger: LINGER, poll_interval: Duration::from_secs(1), form: TargetForm::default() }
+    MigrationSettings { linger: LINGER, poll_interval: Duration::from_secs(1), ..MigrationSettings::default() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -128,7 +128,7 @@ impl fmt::Display for HoldReason {
                 write!(f, "the definition stores {defined}, the API servers still report {written}")
             }
             Self::Lingering { remaining } => {
-                write!(f, "an API server left and may still finish writes for {} s", remaining.as_secs().max(1))
+                write!(f, "an API server that left may still finish writes for {} s", remaining.as_secs().max(1))
             }
             Self::Unreadable(reason) => write!(f, "the API servers are not known: {reason}"),
         }
