@@ -96,8 +96,12 @@ fn decode_custom_body(
 ) -> Result<Decoded<JsonObject>, Rejection> {
     let form = if encoding == Encoding::Yaml { decode::BodyEncoding::Yaml } else { decode::BodyEncoding::Json };
     let Decoded { value: object, duplicate_fields } = decode::decode_untyped_object(body, form, expected.kind)?;
-    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    if text("kind").is_empty() {
+    let text = |field: &str| {
+        let text = decode::type_meta_text(&object, field);
+        text.map_err(|reason| decode::unrecognized_object(body, expected.kind, &reason))
+    };
+    let (found, wanted) = (text("apiVersion")?, expected.kind.group_version());
+    if text("kind")?.is_empty() {
         let shown = match encoding {
             Encoding::Yaml => Value::Object(object).to_string(),
             Encoding::Json | Encoding::Protobuf => String::from_utf8_lossy(body).into_owned(),
@@ -108,7 +112,6 @@ fn decode_custom_body(
             &format!("Object 'Kind' is missing in '{shown}'"),
         ));
     }
-    let (found, wanted) = (text("apiVersion"), expected.kind.group_version());
     if found != wanted.to_string() {
         return Err(Rejection::BadRequest(format!(
             "the API version in the data ({found}) does not match the expected API version ({wanted})"
