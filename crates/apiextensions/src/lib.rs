@@ -8,6 +8,7 @@ pub mod conversion;
 pub mod custom_resource;
 pub mod definition;
 pub mod discovery;
+mod finalizers;
 pub mod json_path;
 pub mod lifecycle;
 pub mod naming;
@@ -19,4 +20,5 @@ pub mod validation;
 
 pub use custom_resource::CustomResourceVersion;
 pub use definition::Definition;
+pub use finalizers::finalizer_warnings;
 pub use rules::{RuleOutcome, Rules};

@@ -115,12 +115,16 @@ pub fn validate_definition_status_update(new: &JsonObject) -> Vec<FieldError> {
     errors.into_errors()
 }
 
+/// Checks the name, and like Kubernetes the prefix of generated names by the same rule.
 fn check_name(errors: &mut ErrorList, new: &JsonObject, spec: &InternalSpec<'_>) {
-    let name = text(object_or_empty(new, "metadata"), "name");
     let plural = text(object_or_empty(spec.spec, "names"), "plural");
-    if !name.is_empty() && name != format!("{plural}.{}", text(spec.spec, "group")) {
-        let detail = "must be spec.names.plural+\".\"+spec.group";
-        errors.push(FieldError::invalid("metadata.name", name, detail));
+    let required = format!("{plural}.{}", text(spec.spec, "group"));
+    for field in ["generateName", "name"] {
+        let name = text(object_or_empty(new, "metadata"), field);
+        if !name.is_empty() && name != required {
+            let detail = "must be spec.names.plural+\".\"+spec.group";
+            errors.push(FieldError::invalid(format!("metadata.{field}"), name, detail));
+        }
     }
 }
 

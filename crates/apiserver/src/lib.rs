@@ -31,6 +31,7 @@ mod services;
 mod shared_resources;
 pub mod storage_ports;
 pub mod storage_version_barrier;
+mod yaml_response;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -300,10 +301,12 @@ impl ApiServer {
                     Err(misfit) => return Err(Status::for_route_mismatch(misfit)),
                 }
                 if let Some(resource) = resolved {
-                    return match resource.as_custom() {
+                    let is_yaml_requested = yaml_response::is_requested(&request, target.verb);
+                    let served = match resource.as_custom() {
                         None => rest::serve(self, &resource, target, &call, request).await,
                         Some(_) => Box::pin(rest::serve_custom(self, resource, target, &call, request)).await,
                     };
+                    return if is_yaml_requested { served.and_then(yaml_response::in_yaml) } else { served };
                 }
                 let served = self.served_resources.get(&target.group, &target.version, &target.resource);
                 match served.and_then(ReviewResource::for_resource) {

@@ -27,7 +27,7 @@ pub(crate) enum ObjectRepresentation {
 impl ObjectRepresentation {
     /// Negotiates the representation of an object or list.
     pub(crate) fn negotiate(accept: &str, query: &str) -> Result<Self, Status> {
-        Self::from_media_type(negotiate(accept, ObjectOffer::JSON)?, query)
+        Self::from_media_type(negotiate(accept, ObjectOffer::JSON_AND_YAML)?, query)
     }
 
     /// Negotiates the representation of a review, which has no table.

@@ -62,6 +62,31 @@ pub(crate) fn read_object(
     built_in_types::or_bad_request(checked, expected.kind)
 }
 
+/// Versions that kube-apiserver no longer serves, but still decodes.
+const REMOVED_VERSIONS: &[(&str, &[&str])] = &[
+    ("extensions", &["v1beta1"]),
+    ("admissionregistration.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("apiextensions.k8s.io", &["v1beta1"]),
+    ("apiregistration.k8s.io", &["v1beta1"]),
+    ("apps", &["v1beta1", "v1beta2"]),
+    ("batch", &["v1beta1"]),
+    ("coordination.k8s.io", &["v1beta1"]),
+    ("discovery.k8s.io", &["v1beta1"]),
+    ("flowcontrol.apiserver.k8s.io", &["v1beta1", "v1beta2", "v1beta3"]),
+    ("networking.k8s.io", &["v1beta1"]),
+    ("policy", &["v1beta1"]),
+    ("rbac.authorization.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("scheduling.k8s.io", &["v1alpha1", "v1beta1"]),
+    ("storage.k8s.io", &["v1alpha1", "v1beta1"]),
+];
+
+/// True for another version of an expected kind that kube-apiserver decodes, so that only the version is wrong.
+fn is_removed_version(version: GroupVersion<&str>, wanted: GroupVersionKind<&str>) -> bool {
+    let is_of_group = version.group == wanted.group || version.group == "extensions";
+    let versions = REMOVED_VERSIONS.iter().find(|(group, _)| *group == version.group);
+    is_of_group && versions.is_some_and(|(_, versions)| versions.contains(&version.version))
+}
+
 /// Kubernetes' message for a body of a kind that no version of the release has; it names where the server collects them.
 fn unregistered_kind(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_>) -> Option<String> {
     let form = if encoding == Encoding::Yaml { decode::BodyEncoding::Yaml } else { decode::BodyEncoding::Json };
@@ -73,6 +98,12 @@ fn unregistered_kind(body: &[u8], encoding: Encoding, expected: &ExpectedBody<'_
     let known = GroupVersionKind { group: version.group, version: version.version, kind };
     if types_of(expected.release).for_kind(known).is_some() {
         return None;
+    }
+    if kind == wanted.kind && is_removed_version(version, wanted) {
+        return Some(format!(
+            "the API version in the data ({version}) does not match the expected API version ({})",
+            wanted.group_version()
+        ));
     }
     let scheme = match wanted.group {
         "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
@@ -96,8 +127,12 @@ fn decode_custom_body(
 ) -> Result<Decoded<JsonObject>, Rejection> {
     let form = if encoding == Encoding::Yaml { decode::BodyEncoding::Yaml } else { decode::BodyEncoding::Json };
     let Decoded { value: object, duplicate_fields } = decode::decode_untyped_object(body, form, expected.kind)?;
-    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    if text("kind").is_empty() {
+    let text = |field: &str| {
+        let text = decode::type_meta_text(&object, field);
+        text.map_err(|reason| decode::unrecognized_object(body, expected.kind, &reason))
+    };
+    let (found, wanted) = (text("apiVersion")?, expected.kind.group_version());
+    if text("kind")?.is_empty() {
         let shown = match encoding {
             Encoding::Yaml => Value::Object(object).to_string(),
             Encoding::Json | Encoding::Protobuf => String::from_utf8_lossy(body).into_owned(),
@@ -108,7 +143,6 @@ fn decode_custom_body(
             &format!("Object 'Kind' is missing in '{shown}'"),
         ));
     }
-    let (found, wanted) = (text("apiVersion"), expected.kind.group_version());
     if found != wanted.to_string() {
         return Err(Rejection::BadRequest(format!(
             "the API version in the data ({found}) does not match the expected API version ({wanted})"

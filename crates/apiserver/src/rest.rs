@@ -222,7 +222,7 @@ async fn serve_once(
     };
     match handling.await {
         Ok(response) => Ok(with_warnings(response, &executed.take_warnings())),
-        Err(status) => Err(Status { warnings: executed.take_warnings(), ..executed.failure_status(status) }),
+        Err(status) => Err(executed.failure_status(status)),
     }
 }
 

@@ -89,11 +89,13 @@ pub fn status_response(status: &Status) -> Response {
     with_warnings(response, &status.warnings)
 }
 
-/// Adds a `Warning` header per warning.
+/// Adds a `Warning` header per warning, unless the response has the same one.
 pub fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
     for warning in warnings {
         let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\"")) {
+        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\""))
+            && !response.headers().get_all(WARNING).iter().any(|known| known == value)
+        {
             response.headers_mut().append(WARNING, value);
         }
     }

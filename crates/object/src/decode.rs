@@ -14,6 +14,7 @@ use crate::rejection::Rejection;
 use crate::unstructured::{metadata_mut, metadata_string};
 
 pub use metadata_types::go_json_type_name;
+pub use yaml::read_numbers_as_yaml;
 
 /// Maximum nesting depth of a body. The JSON parser allows 127 levels, and the levels that the server adds must fit
 /// too: managed fields nest three levels deeper than the fields they describe.
@@ -167,22 +168,25 @@ pub fn ensure_name_matches(object: &Map<String, Value>, name: &str) -> Result<()
     Ok(())
 }
 
+/// `kind` or `apiVersion` of an object, empty if it has none; the error is for [`unrecognized_object`].
+pub fn type_meta_text<'o>(object: &'o Map<String, Value>, field: &str) -> Result<&'o str, String> {
+    match object.get(field) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of \
+             type string",
+            go_json_type_name(other)
+        )),
+    }
+}
+
 /// Rejects another kind or version; fills in absent ones.
 pub(crate) fn ensure_kind_matches(
     object: &mut Map<String, Value>,
     expected: GroupVersionKind<&str>,
 ) -> Result<(), KindMismatch> {
-    let text = |field: &str| match object.get(field) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text.as_str()),
-        Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_))) => {
-            Err(KindMismatch::Unrecognized(format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of \
-                 type string",
-                go_json_type_name(other)
-            )))
-        }
-    };
+    let text = |field: &str| type_meta_text(object, field).map_err(KindMismatch::Unrecognized);
     let expected_version = GroupVersion { group: expected.group, version: expected.version };
     let own =
         GroupVersion::parse(text("apiVersion")?).map_err(|error| KindMismatch::Unrecognized(error.to_string()))?;

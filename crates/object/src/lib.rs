@@ -26,6 +26,7 @@ pub mod unknown_fields;
 pub mod validate;
 
 pub mod delete;
+pub mod encode_yaml;
 
 pub mod convert;
 pub mod partial_object_metadata;

@@ -19,8 +19,12 @@ pub use strategic::StrategicPatch;
 
 /// Checks that the result of a patch is an object of the expected kind whose metadata has the right types.
 pub fn expect_kind(patched: Value, expected: GroupVersionKind<&str>) -> Result<Map<String, Value>, Rejection> {
-    let Value::Object(mut object) = patched else {
-        return Err(invalid_result(&patched, "the result is not an object".to_owned()));
+    let mut object = match patched {
+        Value::Object(object) => object,
+        Value::Array(_) => return Err(invalid_result(&patched, "the result is not an object".to_owned())),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            return Err(Rejection::Unprocessable("the result is not an object".to_owned()));
+        }
     };
     let matched = decode::ensure_kind_matches(&mut object, expected).map_err(|mismatch| mismatch.to_string());
     let checked = matched

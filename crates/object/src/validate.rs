@@ -74,6 +74,15 @@ pub fn validate_metadata_update(
         GenerateNameRule::OnCreate | GenerateNameRule::Never => NameRule::PathSegment,
     };
     let mut errors = validate_common(new, rules, prefix_rule);
+    // Kubernetes checks changes with the rules of all objects, and again with those of the kind.
+    for _ in 0..2 {
+        check_metadata_changes(&mut errors, old, new);
+    }
+    errors.0
+}
+
+/// No new finalizers while the object terminates, no change of immutable fields, and rules of fields that may change.
+fn check_metadata_changes(errors: &mut LimitedErrors, old: &Map<String, Value>, new: &Map<String, Value>) {
     if get(old, &["metadata", "deletionTimestamp"]).is_some() {
         let kept: BTreeSet<&str> = unstructured::texts(old, &["metadata", "finalizers"]).collect();
         let now: BTreeSet<&str> = unstructured::texts(new, &["metadata", "finalizers"]).collect();
@@ -93,7 +102,9 @@ pub fn validate_metadata_update(
             errors.push(FieldError::invalid(format!("metadata.{name}"), shown, "field is immutable"));
         }
     }
-    errors.0
+    check_labels(errors, new);
+    check_annotations(errors, new);
+    check_owner_references(errors, new);
 }
 
 /// Checks the syntax of an object name.

@@ -23,7 +23,11 @@ impl ObjectOffer {
     pub const CUSTOM: Self =
         Self { object: Encodings::JSON_AND_YAML, table: Encodings::JSON_AND_YAML, metadata: Encodings::ALL };
 
-    /// The offer of a server that writes only JSON.
+    /// The offer of a server that writes no protobuf.
+    pub const JSON_AND_YAML: Self =
+        Self { object: Encodings::JSON_AND_YAML, table: Encodings::JSON_AND_YAML, metadata: Encodings::JSON_AND_YAML };
+
+    /// The offer for watch events of a server that writes no protobuf.
     pub const JSON: Self = Self { object: Encodings::JSON, table: Encodings::JSON, metadata: Encodings::JSON };
 
     /// The offer for a resource without a table, such as a review, of a server that writes only JSON.

@@ -140,13 +140,14 @@ impl Names {
     fn new(version: &CustomResourceVersion, release_parameters: ReleaseParameters) -> Self {
         let kind = version.group_version_kind();
         let group = kind.group.strip_suffix(".k8s.io").unwrap_or(kind.group);
-        let words: Vec<String> = group.split('.').map(capitalize).collect();
-        let tail = words[1..].concat();
+        let mut parts = group.split(['.', '-']);
+        let first = parts.next().unwrap_or_default();
+        let tail: String = parts.map(capitalize).collect();
         let scope = if version.scope() == KindScope::Namespaced { "Namespaced" } else { "" };
         Self {
-            version: format!("{}{}", words.concat(), capitalize(kind.version)),
+            version: format!("{}{tail}{}", capitalize(first), capitalize(kind.version)),
             object: format!("{scope}{}", kind.kind),
-            tag: format!("{}{tail}_{}", group.split('.').next().unwrap_or_default(), kind.version),
+            tag: format!("{first}{tail}_{}", kind.version),
             status: format!("{META_V1}.Status"),
             kind: json!({"group": kind.group, "version": kind.version, "kind": kind.kind}),
             release_parameters,

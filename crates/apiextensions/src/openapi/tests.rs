@@ -58,3 +58,21 @@ fn paths_and_models_are_those_of_a_kube_apiserver() {
     }
     assert!(cases >= 10, "{cases}");
 }
+
+#[test]
+fn operation_ids_and_tags_have_words_of_group_with_dashes() {
+    let version = version(&json!({
+        "metadata": {"name": "notes.my-shop.example.com"},
+        "spec": {
+            "group": "my-shop.example.com", "scope": "Cluster", "names": {"plural": "notes", "kind": "Note"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {}}],
+        },
+    }));
+    let parameters = ReleaseParameters { has_shard_selector: true, has_ignore_store_read_error: true };
+    let part = describe(&version, true, Dialect::V3, parameters);
+    let get = &part.paths["/apis/my-shop.example.com/v1/notes/{name}"]["get"];
+    assert_eq!(
+        (&get["operationId"], &get["tags"]),
+        (&json!("readMyShopExampleComV1Note"), &json!(["myShopExampleCom_v1"]))
+    );
+}

@@ -8,6 +8,8 @@ use apiextensions::conversion::is_empty_object;
 use apiextensions::rules::unchecked_rules_error;
 use apiextensions::{CustomResourceVersion, Rules};
 use kinds::types_of;
+use object::rules::NameRule;
+use object::unstructured::metadata_string;
 use object::{KindRules, StoredObject, validate};
 use schema::structural::{DecodeError, MetadataType, StructuralSchema};
 use serde_json::Value;
@@ -160,8 +162,7 @@ impl LiveDefinition {
             }
         }
         if subresource != "status" {
-            let validate_metadata = |object: &JsonObject| validate::validate_metadata(object, &EMBEDDED_RULES);
-            errors.extend(schema.validate_embedded(new, self.object_meta(), &validate_metadata));
+            errors.extend(schema.validate_embedded(new, self.object_meta(), &validate_embedded_metadata));
         }
         errors.extend(schema.validate_lists(new, old));
         if compiled.rules.is_empty() {
@@ -209,8 +210,15 @@ impl LiveDefinition {
     }
 }
 
-/// Metadata of embedded resources need not have a namespace.
-const EMBEDDED_RULES: KindRules = KindRules { scope: api::KindScope::Cluster, ..KindRules::NAMESPACED };
+/// Validates the metadata of an embedded resource, which may have a namespace, and a name of any kind.
+fn validate_embedded_metadata(object: &JsonObject) -> Vec<FieldError> {
+    let scope = match metadata_string(object, "namespace") {
+        "" => api::KindScope::Cluster,
+        _ => api::KindScope::Namespaced,
+    };
+    let rules = KindRules { scope, name_rule: NameRule::PathSegment, ..KindRules::NAMESPACED };
+    validate::validate_metadata(object, &rules)
+}
 
 /// The version in `apiVersion`, without the group.
 pub(super) fn version_of(object: &JsonObject) -> &str {
@@ -227,4 +235,22 @@ fn validate_kind(object: &JsonObject, expected: GroupVersionKind<&str>) -> Vec<F
         (found != wanted).then(|| FieldError::invalid(field, found, format!("must be {wanted}")))
     });
     wrong.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn embedded_resource_may_have_namespace_and_any_name() {
+        let errors = |metadata: Value| {
+            let object = JsonObject::from_iter([("metadata".to_owned(), metadata)]);
+            validate_embedded_metadata(&object).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(errors(json!({"name": "system:N!", "generateName": "X!"})), [""; 0]);
+        assert_eq!(errors(json!({"name": "a", "namespace": "b"})), [""; 0]);
+        assert_eq!(errors(json!({"name": "a/b"})), [r#"metadata.name: Invalid value: "a/b": may not contain '/'"#]);
+    }
 }

@@ -33,8 +33,12 @@ pub(super) async fn apply(
             return Err(context.not_found());
         }
         let mut object = configuration.merge(current, &write.field_manager(), &write.types())?;
-        convert_to_kind(context, &mut object)?;
+        // As in kube-apiserver: an object that the apply does not change gets no defaults of this version.
+        if current.is_none_or(|current| !differs_in_managed_fields_alone(current, &object)) {
+            convert_to_kind(context, &mut object)?;
+        }
         configuration.check_duplicate_keys()?;
+        context.execution.set_body_warnings(&Vec::from_iter(configuration.warnings()));
         check_identity(context, current, &mut object)?;
         warnings = context.warnings(current, &object);
         warnings.extend(configuration.warnings());
@@ -109,7 +113,10 @@ fn decode_configuration(body: &[u8]) -> Result<Decoded<JsonObject>, String> {
     let json =
         decode::decode_value(body, BodyEncoding::Json).ok().filter(|decoded| decoded.duplicate_fields.is_empty());
     let decoded = match json {
-        Some(decoded) => decoded,
+        Some(mut decoded) => {
+            decode::read_numbers_as_yaml(&mut decoded.value);
+            decoded
+        }
         None => decode::decode_value(body, BodyEncoding::Yaml)
             .map_err(|error| format!("error converting YAML to JSON: {error}"))?,
     };
@@ -122,6 +129,17 @@ fn decode_configuration(body: &[u8]) -> Result<Decoded<JsonObject>, String> {
             decode::go_json_type_name(&decoded.value)
         )),
     }
+}
+
+/// True if two objects are the same but for their managed fields.
+fn differs_in_managed_fields_alone(one: &JsonObject, other: &JsonObject) -> bool {
+    let is_same = |one: &JsonObject, other: &JsonObject, ignored: &str| {
+        let fields = |object: &JsonObject| object.keys().filter(|name| *name != ignored).count();
+        fields(one) == fields(other)
+            && one.iter().all(|(name, value)| name == ignored || other.get(name) == Some(value))
+    };
+    let metadata = |object: &JsonObject| object.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    is_same(one, other, "metadata") && is_same(&metadata(one), &metadata(other), "managedFields")
 }
 
 /// Reads the merged object as kube-apiserver's decoder does: values of built-in kinds in their canonical form. A custom

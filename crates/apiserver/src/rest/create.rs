@@ -30,12 +30,17 @@ pub(super) async fn create(context: RequestContext<'_>, request: BufferedRequest
     let mut write = ObjectWrite::new(context, &options);
     for _ in 0..CREATE_ATTEMPTS_MAX {
         match write.create(&object, namespace_condition.as_slice()).await {
-            Err(CreateError::NameTaken { name }) if is_generated => {
+            Err(CreateError::NameTaken { name, .. }) if is_generated => {
                 tracing::debug!(name, "generated name exists; generating another");
                 write = write.with_new_name();
             }
-            Err(CreateError::NameTaken { name }) => {
-                return Err(Status::already_exists(context.target.group_resource(), &name));
+            Err(CreateError::NameTaken { name, is_terminating }) => {
+                let mut status = Status::already_exists(context.target.group_resource(), &name);
+                status.warnings = context.warnings(None, &object);
+                if is_terminating {
+                    status.message.insert_str(0, "object is being deleted: ");
+                }
+                return Err(status);
             }
             Err(CreateError::NamespaceChanged) => {
                 namespace_condition = context.require_active_namespace(NamespaceFreshness::Latest).await?;

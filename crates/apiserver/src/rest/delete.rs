@@ -108,7 +108,7 @@ pub(super) async fn delete_object(
         context.admit(AdmissionPhase::Validating, &write, old, None, 0).map(drop)
     };
     let mut stored_before: Option<StoredObject> = None;
-    let mut is_dry_removal = false;
+    let mut dry_run_decision = None;
     let now = current_time();
     let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(not_found)?;
@@ -131,16 +131,22 @@ pub(super) async fn delete_object(
                 WriteDecision::Put { value: object_codec::encode_for_storage(marked, resource)?, ttl: rules.ttl }
             }
         };
-        is_dry_removal = options.is_dry_run && decision == WriteDecision::Delete;
-        Ok(if options.is_dry_run { WriteDecision::Keep } else { decision })
+        if options.is_dry_run {
+            dry_run_decision = Some(decision);
+            return Ok(WriteDecision::Keep);
+        }
+        Ok(decision)
     };
     let written = context.persist(resource, &key, &[], decide).await.map_err(error_status::status_for_write_error)?;
     let stored_before = stored_before.ok_or_else(not_found)?;
-    Ok(match written {
-        WriteOutcome::Deleted(revision) => DeletedObject::Removed(stored_before.with_revision(revision.0)),
-        WriteOutcome::Put(stored) => DeletedObject::Terminating(stored),
-        WriteOutcome::Unchanged if is_dry_removal => DeletedObject::Removed(stored_before),
-        WriteOutcome::Unchanged => DeletedObject::Terminating(stored_before),
+    Ok(match (written, dry_run_decision) {
+        (WriteOutcome::Deleted(revision), _) => DeletedObject::Removed(stored_before.with_revision(revision.0)),
+        (WriteOutcome::Put(stored), _) => DeletedObject::Terminating(stored),
+        (_, Some(WriteDecision::Delete)) => DeletedObject::Removed(stored_before),
+        (_, Some(WriteDecision::Put { value, .. })) => DeletedObject::Terminating(
+            StoredObject::from_storage(&value, stored_before.revision).expect("the value was just encoded"),
+        ),
+        (WriteOutcome::Unchanged, _) => DeletedObject::Terminating(stored_before),
     })
 }
 

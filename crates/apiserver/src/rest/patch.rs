@@ -33,10 +33,11 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
     let kind = context.resource.group_version_kind();
     let mut warnings = Vec::new();
     let next = |current: Option<&JsonObject>| {
-        let checked = patch_request.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
+        let mut checked = patch_request.apply(current.ok_or_else(|| context.not_found())?, kind, context)?;
         context.execution.set_body_warnings(&checked.warnings);
         let name = &*context.target.name;
         decode::ensure_name_matches(&checked.object, name)
+            .and_then(|()| decode::ensure_namespace_matches(&mut checked.object, context.namespace()))
             .map_err(|rejection| context.rejection_status(rejection, name))?;
         warnings = context.warnings(current, &checked.object);
         warnings.extend(checked.warnings);
@@ -87,8 +88,7 @@ impl PatchRequest {
     ) -> Result<CheckedObject, Status> {
         let is_custom = context.resource.as_custom().is_some() && kind == context.resource.group_version_kind();
         let patched = match self.patch.apply(current, context.schema_of(kind)) {
-            // The kind of a custom object is validated later.
-            Ok(Value::Object(patched)) if is_custom => Ok(patched),
+            Ok(Value::Object(patched)) if is_custom => expect_any_kind(patched),
             Ok(patched) => patch::expect_kind(patched, kind),
             Err(rejection) => Err(rejection),
         };
@@ -103,6 +103,16 @@ impl PatchRequest {
         };
         checked.map_err(|TypeCheckFailure { object, reason }| reject(patch::invalid_result(&object.into(), reason)))
     }
+}
+
+/// Refuses a patched custom object without a kind. Which one it has is validated later.
+fn expect_any_kind(patched: JsonObject) -> Result<JsonObject, Rejection> {
+    let problem = match [decode::type_meta_text(&patched, "apiVersion"), decode::type_meta_text(&patched, "kind")] {
+        [Err(problem), _] | [_, Err(problem)] => problem,
+        [Ok(_), Ok("")] => format!("Object 'Kind' is missing in '{}'", Value::Object(patched.clone())),
+        [Ok(_), Ok(_)] => return Ok(patched),
+    };
+    Err(patch::invalid_result(&patched.into(), problem))
 }
 
 enum ParsedPatch {

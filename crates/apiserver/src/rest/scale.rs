@@ -70,6 +70,7 @@ pub(super) async fn patch(context: RequestContext<'_>, request: BufferedRequest)
     let next = |current: Option<&JsonObject>| {
         write.next_of_scale(current, |scale, _| {
             let checked = patch_request.apply(scale, SCALE_KIND, context)?;
+            context.execution.set_body_warnings(&checked.warnings);
             warnings = checked.warnings;
             Ok(ScaleState::Sent(checked.object))
         })
@@ -91,6 +92,7 @@ async fn apply(
             let types = ScaleTypes::new(&context.server.feature_gates);
             let mut applied = configuration.merge(Some(scale), manager, &types)?;
             configuration.check_duplicate_keys()?;
+            context.execution.set_body_warnings(&Vec::from_iter(configuration.warnings()));
             let name = &*context.target.name;
             decode::ensure_namespace_matches(&mut applied, context.namespace())
                 .and_then(|()| decode::ensure_name_matches(&applied, name))

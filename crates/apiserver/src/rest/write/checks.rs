@@ -55,6 +55,9 @@ impl RequestContext<'_> {
         if !self.target.subresource.is_empty() {
             return Vec::new();
         }
+        if self.resource.as_custom().is_some() {
+            return apiextensions::finalizer_warnings(old, new);
+        }
         (self.resource.strategy().warnings)(&self.server.feature_gates, old, new)
     }
 

@@ -1,7 +1,7 @@
 //! The steps of a write that apply the rules of the kind.
 
 use api::json::JsonObject;
-use api::{FieldError, Status, Verb};
+use api::{FieldError, GroupResource, GroupVersion, Status, Verb};
 use kinds::value_validation;
 use object::metadata::{self, CreateContext};
 use object::rules::StatusSubresource;
@@ -62,11 +62,17 @@ impl ObjectWrite<'_> {
         Rejection::ensure_no_errors(errors).map_err(|rejection| self.invalid_status(rejection, object))
     }
 
-    /// The Status of an invalid object. Like in kube-apiserver it names the kind that a custom object says to be.
+    /// The Status of an invalid object. Like in kube-apiserver it names the group and kind that a custom object says to be.
     fn invalid_status(&self, rejection: Rejection, object: &JsonObject) -> Status {
         let status_context = self.context.status_context(metadata_string(object, "name"));
-        let kind = object.get("kind").and_then(serde_json::Value::as_str).unwrap_or(status_context.kind);
-        error_status::status_for_rejection(rejection, StatusContext { kind, ..status_context })
+        let text = |field: &str| object.get(field).and_then(serde_json::Value::as_str);
+        let kind = text("kind").unwrap_or(status_context.kind);
+        let group = match text("apiVersion").map(GroupVersion::parse) {
+            Some(Ok(own)) if self.context.resource.as_custom().is_some() => own.group,
+            Some(_) | None => status_context.resource.group,
+        };
+        let resource = GroupResource { group, ..status_context.resource };
+        error_status::status_for_rejection(rejection, StatusContext { kind, resource, ..status_context })
     }
 
     pub(super) fn rejection_of_new(&self, rejection: Rejection, object: &JsonObject) -> Status {
