@@ -49,7 +49,7 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
     if unstructured::metadata_string(&eviction, "name") != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    let eviction = context.admit_unstored(EVICTION_KIND, eviction, &write_options).await?;
+    let eviction = context.admit_unstored(EVICTION_KIND, eviction, &write_options, |_| {}).await?;
     let mut options = delete_options(&eviction).map_err(|rejection| context.rejection_status(rejection, name))?;
     options.is_dry_run |= write_options.is_dry_run;
     context.consume_disruption_budget(&options).await?;
