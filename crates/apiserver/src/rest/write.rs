@@ -24,6 +24,7 @@ use managedfields::FieldManager;
 use object::StoredObject;
 use object::table::ColumnDefinitions;
 use object::unstructured::metadata_mut;
+use parking_lot::Mutex;
 use registry::{WriteDecision, WriteError, WriteOutcome};
 use store::Compare;
 
@@ -35,6 +36,9 @@ use crate::{error_status, json_response};
 
 /// How often a write that creates an object is decided again because its namespace changed.
 const NAMESPACE_CHANGES_MAX: usize = 8;
+/// How often a create is decided again because mutating admission gave the object another name. It sees the same object
+/// each time, so that one that decides alike needs two attempts.
+const NAME_CHANGES_MAX: usize = 4;
 
 /// A write of one request: what does not depend on the stored object.
 pub(super) struct ObjectWrite<'a> {
@@ -50,6 +54,8 @@ pub(super) struct ObjectWrite<'a> {
     may_drop_managed_fields: bool,
     /// Set once the store refused the object with managed fields.
     drops_managed_fields: AtomicBool,
+    /// The name of a new object after mutating admission, which may have changed it; that of the last decision.
+    admitted_name: Mutex<Option<String>>,
 }
 
 /// The state that a request asks for.
@@ -80,6 +86,7 @@ impl<'a> ObjectWrite<'a> {
             random: fastrand::u64(..),
             may_drop_managed_fields: true,
             drops_managed_fields: AtomicBool::new(false),
+            admitted_name: Mutex::default(),
         }
     }
 
@@ -99,24 +106,49 @@ impl<'a> ObjectWrite<'a> {
         object: &JsonObject,
         conditions: &[Compare],
     ) -> Result<StoredObject, CreateError> {
-        let name = self.name_of_new(object);
-        let mut is_taken = false;
+        let mut name = self.name_of_new(object);
+        for _ in 0..NAME_CHANGES_MAX {
+            match self.create_under(&name, object, conditions).await {
+                Err(CreateError::Renamed { to }) => name = to,
+                done => return done,
+            }
+        }
+        let unstable = "admission gave the object another name in every attempt to create it";
+        Err(CreateError::Rejected(Status::internal_error(unstable)))
+    }
+
+    /// Creates an object whose key has this name.
+    async fn create_under(
+        &self,
+        name: &str,
+        object: &JsonObject,
+        conditions: &[Compare],
+    ) -> Result<StoredObject, CreateError> {
+        let (mut is_taken, mut renamed_to) = (false, None);
         let decide = |current: Option<&StoredObject>| {
             is_taken = false;
-            let decision = self.decide(None, RequestedState::Sent(object.clone()))?;
+            let decision = self.decide(None, RequestedState::Sent(object.clone()));
+            // Webhooks and policies may choose another name: then the decision is made again for the key of that name.
+            renamed_to = self.admitted_name.lock().take().filter(|admitted| admitted != name);
+            if renamed_to.is_some() {
+                return Err(Status::internal_error("admission changed the name of the object"));
+            }
+            let decision = decision?;
             if current.is_none() {
                 return Ok(decision);
             }
             self.context.check_quotas_of_taken_name()?;
             is_taken = true;
-            Err(Status::already_exists(self.context.target.group_resource(), &name))
+            Err(Status::already_exists(self.context.target.group_resource(), name))
         };
-        match self.commit(&name, conditions, decide).await {
+        let committed = self.commit(name, conditions, decide).await;
+        match committed {
             Ok((_, stored)) => Ok(stored),
+            Err(_) if renamed_to.is_some() => Err(CreateError::Renamed { to: renamed_to.unwrap_or_default() }),
             Err(WriteError::ConditionChanged { .. }) if !self.context.execution.is_definition_changed() => {
                 Err(CreateError::NamespaceChanged)
             }
-            Err(WriteError::Refused(_)) if is_taken => Err(CreateError::NameTaken { name }),
+            Err(WriteError::Refused(_)) if is_taken => Err(CreateError::NameTaken { name: name.to_owned() }),
             Err(error) => Err(CreateError::Rejected(error_status::status_for_write_error(error))),
         }
     }
@@ -203,6 +235,7 @@ impl<'a> ObjectWrite<'a> {
             self.record_fields(None, &mut new)?;
         }
         self.admit(None, &mut new)?;
+        self.check_place_of_new(&mut new)?;
         self.check_escalation(None, &new)?;
         self.prepare_create(&mut new)?;
         self.allocate(None, &mut new)?;
@@ -337,6 +370,10 @@ pub(super) enum CreateError {
     },
     /// The namespace changed after it was checked.
     NamespaceChanged,
+    /// Admission chose another name.
+    Renamed {
+        to: String,
+    },
     Rejected(Status),
 }
 
