@@ -89,15 +89,83 @@ pub fn status_response(status: &Status) -> Response {
     with_warnings(response, &status.warnings)
 }
 
-/// Adds a `Warning` header per warning, unless the response has the same one.
+/// Characters of all warnings of a response above which they are shortened, and then left out, as in kube-apiserver. Clients and
+/// servers refuse responses with long headers.
+const WARNINGS_LENGTH_MAX: usize = 4 * 1024;
+/// Characters of a shortened warning.
+const SHORTENED_LENGTH_MAX: usize = 256;
+
+/// Adds a `Warning` header per warning, each text once.
 pub fn with_warnings(mut response: Response, warnings: &[impl AsRef<str>]) -> Response {
-    for warning in warnings {
-        let text = warning.as_ref().replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{text}\""))
-            && !response.headers().get_all(WARNING).iter().any(|known| known == value)
-        {
-            response.headers_mut().append(WARNING, value);
+    if warnings.is_empty() {
+        return response;
+    }
+    let present = response.headers().get_all(WARNING);
+    let mut texts: Vec<String> = present.iter().filter_map(warning_text).collect();
+    // Those of an extension API server.
+    let foreign: Vec<HeaderValue> = present.iter().filter(|value| warning_text(value).is_none()).cloned().collect();
+    let mut length: usize = texts.iter().map(|text| text.chars().count()).sum();
+    let mut is_shortened = false;
+    for warning in warnings.iter().map(AsRef::as_ref).filter(|warning| !warning.is_empty()) {
+        if length >= WARNINGS_LENGTH_MAX && is_shortened {
+            break;
+        }
+        if texts.iter().any(|known| known == warning) || warning_header(warning).is_none() {
+            continue;
+        }
+        texts.push(warning.to_owned());
+        length += warning.chars().count();
+        if length > WARNINGS_LENGTH_MAX {
+            is_shortened = true;
+            texts.iter_mut().for_each(|text| *text = text.chars().take(SHORTENED_LENGTH_MAX).collect());
+            length = texts.iter().map(|text| text.chars().count()).sum();
         }
     }
+    let headers = response.headers_mut();
+    headers.remove(WARNING);
+    let values = foreign.into_iter().chain(texts.iter().filter_map(|text| warning_header(text)));
+    values.for_each(|value| _ = headers.append(WARNING, value));
     response
+}
+
+/// The header of a warning; `None` if its text has characters that no header can have.
+fn warning_header(text: &str) -> Option<HeaderValue> {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::try_from(format!("299 - \"{text}\"")).ok()
+}
+
+/// The text of a header that [`warning_header`] made.
+fn warning_text(header: &HeaderValue) -> Option<String> {
+    let text = std::str::from_utf8(header.as_bytes()).ok()?.strip_prefix("299 - \"")?.strip_suffix('"')?;
+    Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(response: &Response) -> Vec<String> {
+        response.headers().get_all(WARNING).iter().map(|value| warning_text(value).expect("a warning")).collect()
+    }
+
+    #[test]
+    fn warnings_are_added_once_each() {
+        let response = with_warnings(Response::default(), &["a \"b\" \\", "a \"b\" \\", "", "c\nd"]);
+        let mut response = with_warnings(response, &["e", "a \"b\" \\"]);
+        assert_eq!(texts(&response), ["a \"b\" \\", "e"]);
+        response.headers_mut().insert(WARNING, HeaderValue::from_static("299 other \"x\""));
+        assert_eq!(with_warnings(response, &["y"]).headers().get_all(WARNING).iter().count(), 2);
+    }
+
+    #[test]
+    fn long_warnings_are_shortened_and_many_left_out() {
+        let long = "x".repeat(3 << 20);
+        let response = with_warnings(Response::default(), &["short", &long]);
+        assert_eq!(texts(&response), ["short".to_owned(), "x".repeat(SHORTENED_LENGTH_MAX)]);
+        let many: Vec<String> = (0..1000).map(|number| format!("{number:0300}")).collect();
+        let found = texts(&with_warnings(Response::default(), &many));
+        let length: usize = found.iter().map(String::len).sum();
+        assert!(found.iter().all(|text| text.len() == SHORTENED_LENGTH_MAX), "{found:?}");
+        assert!((WARNINGS_LENGTH_MAX..WARNINGS_LENGTH_MAX + SHORTENED_LENGTH_MAX).contains(&length), "{length}");
+    }
 }

@@ -20,6 +20,8 @@ pub(crate) use atom::Type;
 pub(crate) use atomics::atomic_paths;
 pub(crate) use compare::{Comparison, compare, objects_equal};
 pub(crate) use go_form::{Form, drop_supplied, go_form};
+#[cfg(test)]
+pub(crate) use items::ELEMENTS_MADE;
 pub(crate) use merge::merge;
 pub(crate) use named_fields::with_named_fields;
 pub(crate) use reconcile::{has_fields_below_atomic, reconcile};

@@ -7,10 +7,12 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use object::unstructured::{get, text};
 use serde_json::Value;
+use x509_parser::asn1_rs::Tag;
 use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
-use x509_parser::x509::X509Name;
+use x509_parser::x509::AttributeTypeAndValue;
 
 use super::Plugin;
 use crate::attributes::Operation;
@@ -97,9 +99,9 @@ fn check_subject(write: &mut Write<'_>, _environment: &Environment<'_>) -> Resul
         return Ok(());
     }
     let pem = BASE64_STANDARD.decode(text(request, &["spec", "request"])).unwrap_or_default();
-    let organizations =
-        organizations_of(&pem).map_err(|error| Refusal::forbidden(format!("failed to parse CSR: {error}")))?;
-    if organizations.iter().any(|organization| organization == access::user::MASTERS_GROUP) {
+    let subject =
+        requested_subject(&pem).map_err(|error| Refusal::forbidden(format!("failed to parse CSR: {error}")))?;
+    if subject.organizations.iter().any(|organization| organization == access::user::MASTERS_GROUP) {
         return Err(Refusal::forbidden(format!(
             "use of {API_SERVER_CLIENT} signer with system:masters group is not allowed"
         )));
@@ -107,29 +109,62 @@ fn check_subject(write: &mut Write<'_>, _environment: &Environment<'_>) -> Resul
     Ok(())
 }
 
-fn organizations_of(pem: &[u8]) -> Result<Vec<String>, &'static str> {
-    with_subject(pem, |subject| {
-        subject.iter_organization().filter_map(|name| name.as_str().ok()).map(str::to_owned).collect()
-    })
+/// The parts of a subject that name a user, as a kube-apiserver reads them from the certificate that a signer makes of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct RequestedSubject {
+    /// The last one; empty if there is none.
+    pub(super) common_name: String,
+    organizations: Vec<String>,
 }
 
-/// The common name of a certificate request in PEM; empty if it has none.
-pub(super) fn common_name_of(pem: &[u8]) -> Result<String, &'static str> {
-    with_subject(pem, |subject| {
-        let mut names = subject.iter_common_name().filter_map(|name| name.as_str().ok());
-        names.next().unwrap_or_default().to_owned()
-    })
-}
-
-fn with_subject<T>(pem: &[u8], read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, &'static str> {
+/// The subject of a certificate request in PEM. Text in which different readers could find different requests is refused.
+pub(super) fn requested_subject(pem: &[u8]) -> Result<RequestedSubject, &'static str> {
     const NOT_A_REQUEST: &str = "PEM block type must be CERTIFICATE REQUEST";
-    let (block, _) = Pem::read(std::io::Cursor::new(pem)).map_err(|_| NOT_A_REQUEST)?;
-    if block.label != "CERTIFICATE REQUEST" {
+    let lines = |marker: &[u8]| pem.windows(marker.len()).filter(|part| *part == marker).count();
+    let all = [lines(b"-----BEGIN"), lines(b"-----END")];
+    let named = [lines(b"-----BEGIN CERTIFICATE REQUEST-----"), lines(b"-----END CERTIFICATE REQUEST-----")];
+    if named[0] == 0 {
         return Err(NOT_A_REQUEST);
     }
-    let (_, request) =
+    if [all, named] != [[1, 1], [1, 1]] {
+        return Err("the request must be a single PEM block");
+    }
+    let (block, _) = Pem::read(std::io::Cursor::new(pem)).map_err(|_| NOT_A_REQUEST)?;
+    let (rest, request) =
         X509CertificationRequest::from_der(&block.contents).map_err(|_| "malformed certificate request")?;
-    Ok(read(&request.certification_request_info.subject))
+    if !rest.is_empty() {
+        return Err("trailing data");
+    }
+    let mut subject = RequestedSubject::default();
+    for attribute in request.certification_request_info.subject.iter_attributes() {
+        let oid = attribute.attr_type();
+        let Some(text) = text_of(attribute) else { continue };
+        if *oid == OID_X509_COMMON_NAME {
+            subject.common_name = text;
+        } else if *oid == OID_X509_ORGANIZATION_NAME {
+            subject.organizations.push(text);
+        }
+    }
+    Ok(subject)
+}
+
+/// The text of an attribute; `None` for types of values that signers do not read as text.
+fn text_of(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
+    let value = attribute.attr_value();
+    match value.tag() {
+        Tag::Utf8String | Tag::PrintableString | Tag::NumericString | Tag::Ia5String | Tag::TeletexString => {
+            Some(String::from_utf8_lossy(value.data).into_owned())
+        }
+        Tag::BmpString => {
+            let units: Vec<u16> = value
+                .data
+                .chunks(2)
+                .map(|pair| pair.iter().fold(0, |unit, byte| unit << 8 | u16::from(*byte)))
+                .collect();
+            Some(String::from_utf16_lossy(&units))
+        }
+        _ => None,
+    }
 }
 
 fn check_attestation(write: &mut Write<'_>, environment: &Environment<'_>) -> Result<(), Refusal> {
@@ -156,3 +191,6 @@ fn without_collected_fields(object: &JsonObject) -> JsonObject {
     }
     object
 }
+
+#[cfg(test)]
+mod tests;

@@ -251,8 +251,8 @@ fn admit_signing_request(node: &str, write: &Write<'_>, environment: &Environmen
         return Ok(());
     }
     let pem = BASE64_STANDARD.decode(text(request, &["spec", "request"])).unwrap_or_default();
-    let name = certificates::common_name_of(&pem)
+    let subject = certificates::requested_subject(&pem)
         .map_err(|error| Refusal::forbidden(format!("unable to parse csr: {error}")))?;
-    let is_own = name.strip_prefix(USER_PREFIX) == Some(node);
+    let is_own = subject.common_name.strip_prefix(USER_PREFIX) == Some(node);
     require(is_own, format!("can only create a node CSR with CN=system:node:{node}"))
 }

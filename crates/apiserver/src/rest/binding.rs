@@ -40,7 +40,7 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Buffere
     if name_in_body != Some(name) {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
-    let binding_object = context.admit_unstored(BINDING_KIND, binding_object, &options).await?;
+    let binding_object = context.admit_unstored(BINDING_KIND, binding_object, &options, |_| {}).await?;
     binding::validate_binding(&binding_object).map_err(Status::internal_error)?;
     let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(|| context.not_found())?;

@@ -45,6 +45,9 @@ pub(super) async fn create(context: RequestContext<'_>, request: BufferedRequest
             Err(CreateError::NamespaceChanged) => {
                 namespace_condition = context.require_active_namespace(NamespaceFreshness::Latest).await?;
             }
+            Err(CreateError::Renamed { to }) => {
+                return Err(Status::internal_error(format!("admission gave the object the name {to:?}")));
+            }
             Err(CreateError::Rejected(status)) => return Err(status),
             Ok(stored) => {
                 let response = context.object_response(StatusCode::CREATED, &stored).await?;

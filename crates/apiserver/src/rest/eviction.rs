@@ -27,6 +27,8 @@ use crate::{error_status, json_response};
 const EVICTION_VIOLATES_BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// The field manager of writes by the server itself.
 const SERVER_MANAGER: &str = "kube-apiserver";
+/// How often a pod that needs no budget is judged again because it changed.
+const EVICTION_ROUNDS_MAX: usize = 8;
 const EVICTION_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "policy", version: "v1", kind: "Eviction" };
 const DISRUPTION_BUDGETS: GroupVersionResource<&str> =
     GroupVersionResource { group: "policy", version: "v1", resource: "poddisruptionbudgets" };
@@ -49,11 +51,10 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
     if unstructured::metadata_string(&eviction, "name") != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
-    let eviction = context.admit_unstored(EVICTION_KIND, eviction, &write_options).await?;
+    let eviction = context.admit_unstored(EVICTION_KIND, eviction, &write_options, |_| {}).await?;
     let mut options = delete_options(&eviction).map_err(|rejection| context.rejection_status(rejection, name))?;
     options.is_dry_run |= write_options.is_dry_run;
-    context.consume_disruption_budget(&options).await?;
-    delete_object(context, context.object_key(name), name, &options).await?;
+    context.evict(&options).await?;
     let mut response = json_response(error_status::created_status().to_json());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
@@ -67,22 +68,61 @@ fn delete_options(eviction: &JsonObject) -> Result<DeleteOptions, object::Reject
     DeleteOptions::parse(body.unwrap_or_default().as_bytes(), decode::BodyEncoding::Json, [])
 }
 
+/// Why a pod may be evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Permission {
+    /// No budget protects the pod, or one was charged, or it has ended.
+    Given,
+    /// The pod has no budget to consume in its present state, of this resourceVersion. It may become healthy at any time.
+    WhileUnchanged(String),
+}
+
+impl Permission {
+    /// The permission for a pod that needs no budget in its present state.
+    fn of_exempt(pod: &JsonObject) -> Self {
+        let is_terminating = unstructured::get(pod, &["metadata", "deletionTimestamp"]).is_some();
+        if is_terminating || matches!(unstructured::text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
+            return Self::Given;
+        }
+        Self::WhileUnchanged(unstructured::metadata_string(pod, "resourceVersion").to_owned())
+    }
+}
+
 impl RequestContext<'_> {
+    /// Deletes the pod if its budget permits it. A pod that changes after it was found exempt is judged again.
+    async fn evict(self, options: &DeleteOptions) -> Result<(), Status> {
+        let name = &*self.target.name;
+        for _ in 0..EVICTION_ROUNDS_MAX {
+            let mut bound = options.clone();
+            match self.consume_disruption_budget(options).await? {
+                Permission::WhileUnchanged(version) if bound.resource_version.is_none() => {
+                    bound.resource_version = Some(version);
+                }
+                Permission::WhileUnchanged(_) | Permission::Given => {}
+            }
+            match delete_object(self, self.object_key(name), name, &bound).await {
+                Err(status) if status.http_code() == 409 && bound != *options => {}
+                deleted => return deleted.map(drop),
+            }
+        }
+        let changed = "the pod changed during every attempt to evict it";
+        Err(Status::conflict(self.target.group_resource(), name, changed.to_owned()))
+    }
+
     /// Consumes a disruption from the pod's budget, or returns the refusal. Without a budget the eviction is allowed.
-    async fn consume_disruption_budget(self, options: &DeleteOptions) -> Result<(), Status> {
+    async fn consume_disruption_budget(self, options: &DeleteOptions) -> Result<Permission, Status> {
         let registry = &self.server.registry;
         let found =
             registry.get(&self.resource.cache, &self.object_key(&self.target.name), ReadConsistency::Latest).await;
         let found = found.map_err(error_status::status_for_read_error)?.ok_or_else(|| self.not_found())?;
         let CachedValue::Object(stored) = &found.value else { return Err(self.not_found()) };
         let pod = object_codec::decode_served(stored, self.resource)?;
-        let Some(budgets) =
-            self.server.resolve(DISRUPTION_BUDGETS).filter(|_| !disruption_budget::needs_no_budget(&pod))
-        else {
-            return Ok(());
-        };
+        if disruption_budget::needs_no_budget(&pod) {
+            return Ok(Permission::of_exempt(&pod));
+        }
+        let Some(budgets) = self.server.resolve(DISRUPTION_BUDGETS) else { return Ok(Permission::Given) };
         match &*self.find_budgets(&budgets, &pod).await? {
-            [] => Ok(()),
+            [] => Ok(Permission::Given),
             [key] => self.consume_from_budget(&budgets, key, &pod, options).await,
             [_, _, ..] => Err(error_status::status_for_ambiguous_budgets()),
         }
@@ -105,8 +145,10 @@ impl RequestContext<'_> {
         key: &Key,
         pod: &JsonObject,
         options: &DeleteOptions,
-    ) -> Result<(), Status> {
+    ) -> Result<Permission, Status> {
+        let mut permission = Permission::Given;
         let decide = |current: Option<&StoredObject>| {
+            permission = Permission::Given;
             // A budget that was deleted in between forbids nothing.
             let Some(current) = current else { return Ok(WriteDecision::Keep) };
             let budget = object_codec::decode_served(current, budgets)?;
@@ -117,10 +159,15 @@ impl RequestContext<'_> {
                     let value = object_codec::encode_for_storage(updated_budget, budgets)?;
                     Ok(WriteDecision::Put { value, ttl: None })
                 }
-                Some(_) | None => Ok(WriteDecision::Keep),
+                Some(_) => Ok(WriteDecision::Keep),
+                None => {
+                    permission = Permission::of_exempt(pod);
+                    Ok(WriteDecision::Keep)
+                }
             }
         };
-        self.persist(budgets, key, &[], decide).await.map(drop).map_err(error_status::status_for_write_error)
+        self.persist(budgets, key, &[], decide).await.map_err(error_status::status_for_write_error)?;
+        Ok(permission)
     }
 
     /// Records that the server updated the status of a budget, as kube-apiserver does through its own API.
@@ -147,7 +194,22 @@ fn refusal_status(refusal: EvictionRefusal, budget: &str) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn pod_that_may_become_healthy_is_evicted_only_as_it_was_found() {
+        for (metadata, phase, expected) in [
+            (json!({"resourceVersion": "7"}), "Pending", Permission::WhileUnchanged("7".to_owned())),
+            (json!({"resourceVersion": "7"}), "Running", Permission::WhileUnchanged("7".to_owned())),
+            (json!({"resourceVersion": "7"}), "Failed", Permission::Given),
+            (json!({"resourceVersion": "7", "deletionTimestamp": "x"}), "Pending", Permission::Given),
+        ] {
+            let Value::Object(pod) = json!({"metadata": metadata, "status": {"phase": phase}}) else { continue };
+            assert_eq!(Permission::of_exempt(&pod), expected, "{phase}");
+        }
+    }
 
     #[test]
     fn eviction_refusal_has_the_status_of_kubernetes() {

@@ -37,6 +37,9 @@ use crate::{error_status, json_response};
 
 /// How often a write that creates an object is decided again because its namespace changed.
 const NAMESPACE_CHANGES_MAX: usize = 8;
+/// How often a create is decided again because mutating admission gave the object another name. It sees the same object
+/// each time, so that one that decides alike needs two attempts.
+const NAME_CHANGES_MAX: usize = 4;
 
 /// A write of one request: what does not depend on the stored object.
 pub(super) struct ObjectWrite<'a> {
@@ -54,6 +57,8 @@ pub(super) struct ObjectWrite<'a> {
     drops_managed_fields: AtomicBool,
     /// The state, as it would be stored, that an update asks for which removes the object with its last finalizer.
     removed_state: Mutex<Bytes>,
+    /// The name of a new object after mutating admission, which may have changed it; that of the last decision.
+    admitted_name: Mutex<Option<String>>,
 }
 
 /// The state that a request asks for.
@@ -85,6 +90,7 @@ impl<'a> ObjectWrite<'a> {
             may_drop_managed_fields: true,
             drops_managed_fields: AtomicBool::new(false),
             removed_state: Mutex::default(),
+            admitted_name: Mutex::default(),
         }
     }
 
@@ -104,26 +110,52 @@ impl<'a> ObjectWrite<'a> {
         object: &JsonObject,
         conditions: &[Compare],
     ) -> Result<StoredObject, CreateError> {
-        let name = self.name_of_new(object);
-        let mut is_taken = false;
-        let mut is_terminating = false;
+        let mut name = self.name_of_new(object);
+        for _ in 0..NAME_CHANGES_MAX {
+            match self.create_under(&name, object, conditions).await {
+                Err(CreateError::Renamed { to }) => name = to,
+                done => return done,
+            }
+        }
+        let unstable = "admission gave the object another name in every attempt to create it";
+        Err(CreateError::Rejected(Status::internal_error(unstable)))
+    }
+
+    /// Creates an object whose key has this name.
+    async fn create_under(
+        &self,
+        name: &str,
+        object: &JsonObject,
+        conditions: &[Compare],
+    ) -> Result<StoredObject, CreateError> {
+        let (mut is_taken, mut is_terminating, mut renamed_to) = (false, false, None);
         let decide = |current: Option<&StoredObject>| {
             is_taken = false;
-            let decision = self.decide(None, RequestedState::Sent(object.clone()))?;
+            let decision = self.decide(None, RequestedState::Sent(object.clone()));
+            // Webhooks and policies may choose another name: then the decision is made again for the key of that name.
+            renamed_to = self.admitted_name.lock().take().filter(|admitted| admitted != name);
+            if renamed_to.is_some() {
+                return Err(Status::internal_error("admission changed the name of the object"));
+            }
+            let decision = decision?;
             if current.is_none() {
                 return Ok(decision);
             }
             self.context.check_quotas_of_taken_name()?;
             is_taken = true;
             is_terminating = current.is_some_and(|stored| self.is_terminating(stored));
-            Err(Status::already_exists(self.context.target.group_resource(), &name))
+            Err(Status::already_exists(self.context.target.group_resource(), name))
         };
-        match self.commit(&name, conditions, decide).await {
+        let committed = self.commit(name, conditions, decide).await;
+        match committed {
             Ok((_, stored)) => Ok(stored),
+            Err(_) if renamed_to.is_some() => Err(CreateError::Renamed { to: renamed_to.unwrap_or_default() }),
             Err(WriteError::ConditionChanged { .. }) if !self.context.execution.is_definition_changed() => {
                 Err(CreateError::NamespaceChanged)
             }
-            Err(WriteError::Refused(_)) if is_taken => Err(CreateError::NameTaken { name, is_terminating }),
+            Err(WriteError::Refused(_)) if is_taken => {
+                Err(CreateError::NameTaken { name: name.to_owned(), is_terminating })
+            }
             Err(error) => Err(CreateError::Rejected(error_status::status_for_write_error(error))),
         }
     }
@@ -215,6 +247,7 @@ impl<'a> ObjectWrite<'a> {
             self.record_fields(None, &mut new)?;
         }
         self.admit(None, &mut new)?;
+        self.check_place_of_new(&mut new)?;
         self.check_escalation(None, &new)?;
         self.prepare_create(&mut new)?;
         self.allocate(None, &mut new)?;
@@ -352,6 +385,10 @@ pub(super) enum CreateError {
     },
     /// The namespace changed after it was checked.
     NamespaceChanged,
+    /// Admission chose another name.
+    Renamed {
+        to: String,
+    },
     Rejected(Status),
 }
 

@@ -45,6 +45,23 @@ fn invalid_configs_are_refused_in_words_of_kubernetes() {
 }
 
 #[test]
+fn work_of_an_apply_grows_with_the_length_of_lists() {
+    const ITEMS: usize = 2000;
+    let config = |numbers: &mut dyn Iterator<Item = usize>| {
+        let variables: Vec<Value> = numbers.map(|number| json!({"name": number.to_string(), "value": "x"})).collect();
+        let container = json!({"name": "c", "env": variables});
+        deployment(&json!({"template": {"spec": {"containers": [container]}}}))
+    };
+    let types = Deployments::default();
+    crate::typed::ELEMENTS_MADE.set(0);
+    let created =
+        apply(None, &config(&mut (0..ITEMS)), false, &writer("a", 1), &types).expect("valid").expect("changed");
+    apply(Some(&created), &config(&mut (0..ITEMS).rev()), false, &writer("a", 2), &types).expect("valid");
+    let made = crate::typed::ELEMENTS_MADE.get();
+    assert!(made < 100 * ITEMS, "{made} path elements were made of {ITEMS} items");
+}
+
+#[test]
 fn conflicts_are_sorted_by_manager_and_path() {
     let mut live = live();
     let mut new = live.clone();

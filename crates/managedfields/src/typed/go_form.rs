@@ -4,6 +4,8 @@
 //! and most empty values are absent. Our objects are JSON, where all these are absent. [`zip_fields`] shows a JSON object
 //! as Go has it; [`go_form`] makes such an object.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use api::json::JsonObject;
@@ -11,8 +13,9 @@ use schema::{SpecialType, StructField, StructType, TypeForm, ValueType, ZeroEnco
 use serde_json::{Map, Value};
 
 use super::atom::{Handled, List, MapOf, Type};
-use super::items::element_of_item;
+use super::items::{element_of_item, first_positions};
 use crate::ObjectType;
+use crate::field_set::PathElement;
 
 /// How the objects of a comparison are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,9 +178,9 @@ fn drop_in_value(value: &mut Value, value_type: Type<'_>, sources: [Option<&Valu
             drop_in_object(object, map, sources.map(|source| source.and_then(Value::as_object)));
         }
         (Handled::List(list), Value::Array(items)) => {
-            let lists = sources.map(|source| source.and_then(Value::as_array));
+            let lists = sources.map(|source| Some(SourceItems::new(list, source.and_then(Value::as_array)?)));
             for (position, item) in items.iter_mut().enumerate() {
-                let sources = lists.map(|items| item_of_source(list, item, items?, position));
+                let sources = lists.each_ref().map(|items| items.as_ref()?.find(item, position));
                 drop_in_value(item, list.items, sources);
             }
         }
@@ -185,13 +188,28 @@ fn drop_in_value(value: &mut Value, value_type: Type<'_>, sources: [Option<&Valu
     }
 }
 
-/// The item of a source that became this item of the result, mostly at the same position.
-fn item_of_source<'v>(list: List<'_>, item: &Value, items: &'v [Value], position: usize) -> Option<&'v Value> {
-    let guess = items.get(position);
-    if list.is_atomic() {
-        return guess;
+/// The items of a source, where those of the result are looked up.
+struct SourceItems<'t, 'v> {
+    list: List<'t>,
+    items: &'v [Value],
+    /// Made for the first item that is at another position than in the source.
+    positions: OnceCell<BTreeMap<PathElement, usize>>,
+}
+
+impl<'t, 'v> SourceItems<'t, 'v> {
+    fn new(list: List<'t>, items: &'v [Value]) -> Self {
+        Self { list, items, positions: OnceCell::new() }
     }
-    let element = element_of_item(list, item).ok()?;
-    let is_same = |other: &&Value| element_of_item(list, other).is_ok_and(|other| other == element);
-    guess.filter(is_same).or_else(|| items.iter().find(is_same))
+
+    /// The item that became this item of the result, mostly at the same position.
+    fn find(&self, item: &Value, position: usize) -> Option<&'v Value> {
+        let guess = self.items.get(position);
+        if self.list.is_atomic() {
+            return guess;
+        }
+        let element = element_of_item(self.list, item).ok()?;
+        let is_same = |other: &&Value| element_of_item(self.list, other).is_ok_and(|other| other == element);
+        let positions = || self.positions.get_or_init(|| first_positions(self.list, self.items));
+        guess.filter(is_same).or_else(|| self.items.get(*positions().get(&element)?))
+    }
 }

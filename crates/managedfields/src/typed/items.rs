@@ -1,5 +1,6 @@
 //! Items of lists: their path elements.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -7,11 +8,19 @@ use serde_json::Value;
 use super::atom::{Keys, List, ListTopology};
 use crate::field_set::PathElement;
 
+#[cfg(test)]
+thread_local! {
+    /// Calls of [`element_of_item`], so that tests see how work grows with the length of lists.
+    pub(crate) static ELEMENTS_MADE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The path element of an item of a list that is not atomic, or why it has none.
 ///
 /// Unlike in Kubernetes an item of a set may be an object or a list if the schema has it so; it is identified by its whole
 /// value.
 pub(crate) fn element_of_item(list: List<'_>, item: &Value) -> Result<PathElement, String> {
+    #[cfg(test)]
+    ELEMENTS_MADE.set(ELEMENTS_MADE.get() + 1);
     match list.topology {
         ListTopology::Atomic => Err("invalid indexing of non-associative list".to_owned()),
         ListTopology::Set if item.is_null() => {
@@ -65,6 +74,17 @@ fn keyed_element(list: List<'_>, keys: Keys<'_>, item: &Value) -> Result<PathEle
     }
     named.sort_by(|one, other| one.0.cmp(&other.0));
     Ok(PathElement::Key(named.into()))
+}
+
+/// The position of the first item of each path element.
+pub(crate) fn first_positions(list: List<'_>, items: &[Value]) -> BTreeMap<PathElement, usize> {
+    let mut positions = BTreeMap::new();
+    for (position, item) in items.iter().enumerate() {
+        if let Ok(element) = element_of_item(list, item) {
+            positions.entry(element).or_insert(position);
+        }
+    }
+    positions
 }
 
 /// The items of a list by path element, each with its position; items without one are left out.

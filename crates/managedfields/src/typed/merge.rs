@@ -1,6 +1,6 @@
 //! Merge of an applied configuration into the live object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::json::JsonObject;
 use serde_json::Value;
@@ -77,7 +77,7 @@ fn items(live: &[Value], config: &[Value], list: List<'_>) -> Vec<Value> {
         |element: Option<&PathElement>| element.is_some_and(|element| config_by_element.contains_key(element));
     let mut shared = config_elements.iter().filter(|element| live_by_element.contains_key(element));
     let mut next_shared = shared.next();
-    let mut merged_elements: Vec<&PathElement> = Vec::new();
+    let mut merged_elements: BTreeSet<&PathElement> = BTreeSet::new();
     let mut merged = Vec::with_capacity(live.len().max(config.len()));
     let merge_item = |element: &PathElement| {
         let applied = config_by_element.get(element)?;
@@ -88,7 +88,7 @@ fn items(live: &[Value], config: &[Value], list: List<'_>) -> Vec<Value> {
         let live_element = live_elements.get(live_at).and_then(Option::as_ref);
         if let (true, Some(applied)) = (live_at < live.len(), config_elements.get(config_at)) {
             if live_element == Some(applied) {
-                merged_elements.push(applied);
+                merged_elements.insert(applied);
                 merged.extend(merge_item(applied));
                 live_at += 1;
                 config_at += 1;
@@ -107,12 +107,12 @@ fn items(live: &[Value], config: &[Value], list: List<'_>) -> Vec<Value> {
                 live_at += 1;
                 continue;
             }
-            if live_element.is_some_and(|element| merged_elements.contains(&element)) {
+            if live_element.is_some_and(|element| merged_elements.contains(element)) {
                 live_at += 1;
             }
         }
         if let Some(applied) = config_elements.get(config_at) {
-            merged_elements.push(applied);
+            merged_elements.insert(applied);
             merged.extend(merge_item(applied));
             config_at += 1;
             if next_shared == Some(applied) {

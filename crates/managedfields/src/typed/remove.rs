@@ -4,7 +4,7 @@ use api::json::JsonObject;
 use serde_json::Value;
 
 use super::atom::{Handled, Type};
-use super::items::element_of_item;
+use super::items::{element_of_item, first_positions};
 use crate::field_set::{FieldSet, PathElement};
 
 /// The object without the fields and items of a set.
@@ -78,10 +78,10 @@ fn restore_in_value(value: &mut Value, applied: &Value, value_type: Type<'_>) {
             restore_in_fields(object, fields, &|name| map.child(name));
         }
         (Handled::List(list), Value::Array(applied), Value::Array(items)) if !list.is_atomic() => {
+            let positions = first_positions(list, items);
             for applied in applied.iter().filter(|applied| applied.is_object()) {
-                let Ok(element) = element_of_item(list, applied) else { continue };
-                let is_same = |item: &&mut Value| element_of_item(list, item).is_ok_and(|other| other == element);
-                if let Some(item) = items.iter_mut().find(is_same) {
+                let position = element_of_item(list, applied).ok().and_then(|element| positions.get(&element));
+                if let Some(item) = position.and_then(|position| items.get_mut(*position)) {
                     restore_in_value(item, applied, list.items);
                 }
             }

@@ -1,5 +1,6 @@
 //! Check of an applied configuration against its type.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use api::json::JsonObject;
@@ -91,7 +92,7 @@ impl Validation {
     }
 
     fn items(&mut self, items: &[Value], list: List<'_>) {
-        let mut seen: Vec<PathElement> = Vec::new();
+        let mut seen: BTreeSet<PathElement> = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let element = if list.is_atomic() {
                 PathElement::Index(i64::try_from(index).unwrap_or(i64::MAX))
@@ -104,11 +105,8 @@ impl Validation {
                     }
                 }
             };
-            if !list.is_atomic() {
-                match seen.binary_search(&element) {
-                    Ok(_) => self.report(format!("duplicate entries for key {element}")),
-                    Err(position) => seen.insert(position, element.clone()),
-                }
+            if !list.is_atomic() && !seen.insert(element.clone()) {
+                self.report(format!("duplicate entries for key {element}"));
             }
             self.path.push(element.to_string());
             self.value(item, list.items);

@@ -133,12 +133,13 @@ impl RequestContext<'_> {
     }
 
     /// Admits a request whose object is not stored, such as an eviction or a binding. Returns the object as plugins
-    /// changed it.
+    /// changed it. `complete` adds what the server fills in between the phases.
     pub(in crate::rest) async fn admit_unstored(
         self,
         kind: GroupVersionKind<&str>,
         object: JsonObject,
         options: &crate::request_options::WriteOptions,
+        complete: impl Fn(&mut JsonObject),
     ) -> Result<JsonObject, Status> {
         let options_object = options.to_object(Operation::Create);
         let (is_dry_run, operation) = (options.is_dry_run, Operation::Create);
@@ -148,7 +149,10 @@ impl RequestContext<'_> {
         for _ in 0..crate::rest::persist::ADMISSION_ROUNDS_MAX {
             self.admission.begin_decision();
             let mutated = self.admit(AdmissionPhase::Mutating, &write, None, Some(object.clone()), random);
-            let admitted = mutated.and_then(|new| self.admit(AdmissionPhase::Validating, &write, None, new, random));
+            let admitted = mutated.and_then(|mut new| {
+                new.iter_mut().for_each(&complete);
+                self.admit(AdmissionPhase::Validating, &write, None, new, random)
+            });
             match admitted {
                 Ok(object) => {
                     self.admission.observe_checks(self.server);

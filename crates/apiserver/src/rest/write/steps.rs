@@ -6,7 +6,7 @@ use kinds::value_validation;
 use object::metadata::{self, CreateContext};
 use object::rules::StatusSubresource;
 use object::unstructured::metadata_string;
-use object::{Rejection, unknown_fields, validate};
+use object::{Rejection, decode, unknown_fields, validate};
 
 use super::ObjectWrite;
 use crate::built_in_types;
@@ -28,6 +28,20 @@ impl ObjectWrite<'_> {
         built_in_types::drop_fields_unknown_to_release(object, release, kind);
         built_in_types::set_defaults(object, &context.server.feature_gates, kind);
         context.execution.add_warnings(metadata::dedup_owner_references(object));
+    }
+
+    /// Checks the name and namespace that admission left: they must be those of the key under which the object is stored.
+    pub(super) fn check_place_of_new(&self, object: &mut JsonObject) -> Result<(), Status> {
+        let context = self.context;
+        decode::ensure_namespace_matches(object, context.namespace())
+            .map_err(|rejection| self.rejection_of_new(rejection, object))?;
+        match &*context.target.name {
+            // Of a create the caller compares the name with that of the key.
+            "" => *self.admitted_name.lock() = Some(self.name_of_new(object)),
+            name => decode::ensure_name_matches(object, name)
+                .map_err(|rejection| self.rejection_of_new(rejection, object))?,
+        }
+        Ok(())
     }
 
     /// Applies the rules of metadata and status to a new object.

@@ -202,3 +202,62 @@ fn unreadable_token_or_key_file_is_named_in_the_error() {
         assert!(line.contains(flag) && line.contains("/nowhere/x"), "{}", refused.stderr);
     }
 }
+
+#[test]
+fn kubelet_gets_tokens_for_pods_of_its_node_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &["--enable-admission-plugins=NodeRestriction"]);
+    let kubelet = server.client_with(issue_client_certificate(&server, "system:node:one", Some("system:nodes")));
+    let admin = server.admin();
+    block_on(async {
+        create_service_account(&admin, "builder").await;
+        let rules = json!([{"verbs": ["create"], "apiGroups": [""], "resources": ["serviceaccounts/token"]}]);
+        grant_cluster_role(&admin, &kubelet, "system:node:one", &rules).await;
+        let path = format!("{SERVICE_ACCOUNTS_PATH}/builder/token");
+        let refused = kubelet.create(&path, &json!({"spec": {}})).await;
+        let forbidden = "403 serviceaccounts \"builder\" is forbidden: ";
+        assert_eq!(refused.summary(), format!("{forbidden}node requested token not bound to a pod"));
+        for (node, expected) in
+            [("two", "node requested token bound to a pod scheduled on a different node"), ("one", "")]
+        {
+            let pod = json!({"metadata": {"name": node}, "spec": {"nodeName": node, "serviceAccountName": "builder",
+                "containers": [{"name": "c", "image": "i"}]}});
+            let pod = admin.create("/api/v1/namespaces/default/pods", &pod).await;
+            assert_eq!(pod.status, 201, "{}", pod.summary());
+            let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": node, "uid": pod.json()["metadata"]["uid"]});
+            let made = kubelet.create(&path, &json!({"spec": {"boundObjectRef": bound}})).await;
+            let expected = if expected.is_empty() { "201".to_owned() } else { format!("{forbidden}{expected}") };
+            assert!(made.summary().starts_with(&expected), "{}", made.summary());
+        }
+    });
+}
+
+#[test]
+fn policies_decide_about_tokens_with_their_final_audiences() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    let admin = server.admin();
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    block_on(async {
+        create_service_account(&admin, "builder").await;
+        let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["serviceaccounts/token"]});
+        let expression = "object.spec.audiences.all(name, name == 'vault') && object.metadata.name == 'builder'";
+        let policy = json!({"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": expression, "message": "tokens are for the vault"}]}});
+        let binding = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+        for (resource, object) in
+            [("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", binding)]
+        {
+            let created = admin.create(&format!("{group}/{resource}"), &object).await;
+            assert_eq!(created.status, 201, "{}", created.summary());
+        }
+        let path = format!("{SERVICE_ACCOUNTS_PATH}/builder/token");
+        let refused = admin.create(&path, &json!({"spec": {}})).await.summary();
+        assert!(
+            refused.starts_with("422 ") && refused.ends_with("denied request: tokens are for the vault"),
+            "{refused}"
+        );
+        let made = admin.create(&path, &json!({"spec": {"audiences": ["vault"]}})).await;
+        assert_eq!(made.status, 201, "{}", made.summary());
+    });
+}

@@ -278,3 +278,39 @@ fn webhook_is_called_again_only_if_it_would_see_something_else() {
         assert_eq!(distinct.len(), bodies.len(), "no review is sent twice");
     });
 }
+
+#[test]
+fn object_is_stored_under_the_name_that_webhooks_leave() {
+    for_each_store_async(async |client| {
+        let servers = WebhookServers::new();
+        let peer = servers
+            .start(|request| {
+                let field = |name: &str| request["object"]["data"][name].as_str().map(str::to_owned);
+                let set = |(name, value)| json!({"op": "add", "path": format!("/metadata/{name}"), "value": value});
+                let changed = [("name", field("name")), ("namespace", field("namespace"))];
+                patch(&changed.into_iter().filter_map(|(name, value)| Some(set((name, value?)))).collect())
+            })
+            .await;
+        servers.register(&client, MUTATING, "places", &peer, &json!({})).await;
+        let moved = |from: &str, field: &str, to: &str| {
+            let mut object = config_map(from);
+            object["data"] = json!({field: to});
+            object
+        };
+        let renamed = client.create(CONFIG_MAPS_PATH, &moved("before", "name", "after")).await;
+        assert_eq!((renamed.status, &renamed.json()["metadata"]["name"]), (201, &json!("after")));
+        assert_eq!(client.get(&format!("{CONFIG_MAPS_PATH}/before")).await.status, 404);
+        assert_eq!(client.get(&format!("{CONFIG_MAPS_PATH}/after")).await.json(), renamed.json());
+        let mut generated = moved("", "name", "chosen");
+        generated["metadata"] = json!({"generateName": "g-"});
+        assert_eq!(client.create(CONFIG_MAPS_PATH, &generated).await.json()["metadata"]["name"], "chosen");
+        let again = client.create(CONFIG_MAPS_PATH, &moved("before", "name", "after")).await;
+        assert_eq!(again.summary(), "409 configmaps \"after\" already exists");
+        let elsewhere = client.create(CONFIG_MAPS_PATH, &moved("x", "namespace", "kube-system")).await;
+        let refused = "400 the namespace of the provided object does not match the namespace sent on the request";
+        assert_eq!(elsewhere.summary(), refused);
+        let invalid = client.create(CONFIG_MAPS_PATH, &moved("x", "name", "../x")).await;
+        assert!(invalid.summary().starts_with("422 ConfigMap \"../x\" is invalid"), "{}", invalid.summary());
+        assert_eq!(client.get(&format!("{CONFIG_MAPS_PATH}/x")).await.status, 404);
+    });
+}

@@ -1,5 +1,7 @@
 //! What is valid in affinity, tolerations and topology spread constraints.
 
+use std::collections::HashMap;
+
 use api::validation::validate_label_value;
 
 use crate::validation::Field;
@@ -79,6 +81,10 @@ fn check_label_keys<'a>(term: Field<'a>, mismatched: Field<'a>) {
 }
 
 pub(super) fn check_topology_spread(constraints: Field<'_>) {
+    let pair_of = |constraint: Field<'_>| {
+        (constraint.at("topologyKey").text().to_owned(), constraint.at("whenUnsatisfiable").text().to_owned())
+    };
+    let last_positions: HashMap<_, usize> = constraints.items().map(pair_of).zip(0..).collect();
     for (index, constraint) in constraints.items().enumerate() {
         let (key, action) = (constraint.at("topologyKey"), constraint.at("whenUnsatisfiable"));
         constraint.at("maxSkew").positive();
@@ -86,10 +92,7 @@ pub(super) fn check_topology_spread(constraints: Field<'_>) {
             key.required("can not be empty");
         }
         action.one_of(&["DoNotSchedule", "ScheduleAnyway"]);
-        let is_same = |other: &Field<'_>| {
-            other.at("topologyKey").text() == key.text() && other.at("whenUnsatisfiable").text() == action.text()
-        };
-        if constraints.items().skip(index + 1).any(|other| is_same(&other)) {
+        if last_positions.get(&pair_of(constraint)).is_some_and(|last| index < *last) {
             let pair = constraint.at("{topologyKey, whenUnsatisfiable}");
             pair.duplicate_of(format!("{{{}, {}}}", key.text(), action.text()));
         }
