@@ -21,8 +21,7 @@ const FLUNDERS: &str = "/apis/wardle.example.com/v1alpha1/namespaces/default/flu
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Starts the sample server with the administrator's kubeconfig of one of our servers.
-fn start_sample(folder: &Path, kubeconfig: &Path, etcd: &Etcd) -> (SpawnedProcess, u16) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+fn start_sample(folder: &Path, kubeconfig: &Path, etcd: &Etcd, port: u16) -> SpawnedProcess {
     let mut command = Command::new(required_path("KUBEBUILDER_ASSETS").join("sample-apiserver"));
     let kubeconfig = kubeconfig.display();
     command.current_dir(folder).args([
@@ -34,8 +33,13 @@ fn start_sample(folder: &Path, kubeconfig: &Path, etcd: &Etcd) -> (SpawnedProces
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),
     ]);
-    let (process, _lines) = SpawnedProcess::start(command, &folder.join("sample-apiserver.log"));
-    (process, port)
+    SpawnedProcess::start(command, &folder.join("sample-apiserver.log")).0
+}
+
+/// A config map that a flunder owns.
+fn owned_config_map(name: &str, owner: &str, uid: &str) -> Value {
+    let owner = json!({"apiVersion": "wardle.example.com/v1alpha1", "kind": "Flunder", "name": owner, "uid": uid});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [owner]}})
 }
 
 fn api_service(version: &str, port: u16, priority: u32) -> Value {
@@ -54,7 +58,9 @@ fn sample_extension_server_is_registered_used_and_watched() {
     }
     let [a, b] = ["a", "b"].map(|name| plane.admin(name));
     let kubeconfig = plane.server("b").kubeconfig();
-    let (mut sample, port) = start_sample(plane.folder(), &plane.server("a").kubeconfig(), &own_etcd);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = || start_sample(plane.folder(), &plane.server("a").kubeconfig(), &own_etcd, port);
+    let mut sample = start();
     let log = || std::fs::read_to_string(plane.folder().join("sample-apiserver.log")).unwrap_or_default();
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "wardle"},
         "spec": {"type": "ExternalName", "externalName": "localhost"}});
@@ -105,6 +111,7 @@ fn sample_extension_server_is_registered_used_and_watched() {
     assert!(table.starts_with("NAME") && table.contains("\none "), "{table}");
     kubectl(&kubeconfig, &["create", "namespace", "shop"]).expect_success();
     kubectl(&kubeconfig, &["-n", "shop", "create", "-f", &file.display().to_string()]).expect_success();
+    let uid = block_on(a.get(&format!("{FLUNDERS}/one"))).json()["metadata"]["uid"].as_str().unwrap().to_owned();
     sample.signal(rustix::process::Signal::KILL);
     sample.wait(LIMIT);
     kubectl(&kubeconfig, &["delete", "namespace", "shop", "--wait=false"]).expect_success();
@@ -113,4 +120,27 @@ fn sample_extension_server_is_registered_used_and_watched() {
         if namespace.contains("wardle.example.com/v1alpha1") { Ok(()) } else { Err(namespace) }
     });
     assert_eq!(block_on(b.get(FLUNDERS)).status, 503);
+    let config_maps = "/api/v1/namespaces/default/configmaps";
+    block_on(async {
+        for (name, owner, uid) in [("owned", "one", &*uid), ("orphan", "none", "0a1b2c3d-0000-4000-8000-000000000000")]
+        {
+            assert_eq!(a.create(config_maps, &owned_config_map(name, owner, uid)).await.status, 201);
+        }
+        let unowned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "last", "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "0a1b2c3d-0000-4000-8000-000000000001"}]}});
+        assert_eq!(a.create(config_maps, &unowned).await.status, 201);
+    });
+    let status_of = async |name: &str| a.get(&format!("{config_maps}/{name}")).await.status.as_u16();
+    wait_within(LIMIT, "the collector has looked at what came last", async || {
+        if status_of("last").await == 404 { Ok(()) } else { Err("it is there".to_owned()) }
+    });
+    assert_eq!(block_on(status_of("orphan")), 200, "whether its owner is absent is not known");
+    let _sample = start();
+    wait_within(LIMIT, "the orphan and the namespace are deleted once the server is back", async || {
+        let namespace = a.get("/api/v1/namespaces/shop").await;
+        let statuses = [status_of("orphan").await, namespace.status.as_u16()];
+        if statuses == [404, 404] { Ok(()) } else { Err(format!("{statuses:?} {}", namespace.json())) }
+    });
+    assert_eq!(block_on(status_of("owned")), 200);
+    assert_eq!(block_on(b.get(&format!("{FLUNDERS}/one"))).status, 200);
 }
