@@ -21,7 +21,7 @@ mod write;
 
 pub(crate) use companions::FoundCompanion;
 pub(crate) use edge::error_response::with_warnings;
-pub(crate) use write::new_uid;
+pub(crate) use write::{new_uid, record_status_of_server};
 
 use std::sync::Arc;
 

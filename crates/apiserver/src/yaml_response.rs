@@ -34,9 +34,9 @@ pub(crate) fn in_yaml(response: Response) -> Result<Response, Status> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use edge::json_response;
 
     use super::*;
+    use crate::json_response;
 
     #[test]
     fn yaml_is_made_only_if_it_is_preferred_and_not_for_watches() {

@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn yaml_is_read_as_the_same_value() {
-        let strings = [
+        let long = "x".repeat(300);
+        let strings = vec![
             "",
             " ",
             "a",
@@ -166,7 +167,7 @@ mod tests {
             "?",
             "=",
             "<<",
-            "x".repeat(300).leak(),
+            &long,
         ];
         let map: Map<String, Value> = strings.iter().map(|text| ((*text).to_owned(), (*text).into())).collect();
         for value in

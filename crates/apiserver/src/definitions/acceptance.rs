@@ -24,7 +24,7 @@ use super::LiveDefinition;
 use super::controller::{DefinitionController, Progress, log_failure};
 use super::name_guard::GuardedNames;
 use crate::resource::Resource;
-use crate::rest::current_time;
+use crate::rest::{current_time, record_status_of_server};
 use crate::{error_status, object_codec};
 
 /// Below it, one key per group serializes the acceptance of names. No REST path reaches it: resource names have no
@@ -161,8 +161,10 @@ impl DefinitionController {
             // Changed in the meantime: the next snapshot shows it.
             return Ok(Plan::Later(Progress::Settled));
         };
-        let mut object = object_codec::decode_served(stored, definitions)?;
+        let before = object_codec::decode_served(stored, definitions)?;
+        let mut object = before.clone();
         naming.apply(&mut object);
+        record_status_of_server(definitions, &self.server.feature_gates, &before, &mut object)?;
         let value = object_codec::encode_for_storage(object, definitions)?;
         let accepted = naming.decision.map(|decision| decision.accepted_names);
         Ok(Plan::Accept(Acceptance { live: current, accepted, value }))

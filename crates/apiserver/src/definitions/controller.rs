@@ -23,7 +23,7 @@ use super::LiveDefinition;
 use super::acceptance::UnusedGuard;
 use super::conditions::CheckedConditions;
 use crate::resource::Resource;
-use crate::rest::current_time;
+use crate::rest::{current_time, record_status_of_server};
 use crate::{ApiServer, error_status, object_codec};
 
 const DEFINITIONS: GroupVersionResource<&str> =
@@ -215,7 +215,8 @@ impl DefinitionController {
             else {
                 return Ok::<_, Status>(WriteDecision::Keep);
             };
-            let mut object = object_codec::decode_served(current, definitions)?;
+            let before = object_codec::decode_served(current, definitions)?;
+            let mut object = before.clone();
             update(&mut object);
             let metadata = object.get("metadata");
             let is_deleted = metadata.is_some_and(|metadata| {
@@ -226,6 +227,7 @@ impl DefinitionController {
             if is_deleted {
                 return Ok(WriteDecision::Delete);
             }
+            record_status_of_server(definitions, &self.server.feature_gates, &before, &mut object)?;
             Ok(WriteDecision::Put { value: object_codec::encode_for_storage(object, definitions)?, ttl: None })
         };
         let registry = self.server.registry.with_server_author();

@@ -5,7 +5,6 @@ use api::{GroupResource, GroupVersionKind, GroupVersionResource, Status};
 use edge::Response;
 use http::StatusCode;
 use kinds::pod_disruption_budget::{self as disruption_budget, EvictionRefusal};
-use managedfields::FieldManager;
 use object::delete::DeleteOptions;
 use object::{StoredObject, decode, unstructured};
 use registry::read::ReadConsistency;
@@ -15,7 +14,7 @@ use store::Key;
 
 use super::BufferedRequest;
 use super::delete::delete_object;
-use super::write::ResourceTypes;
+use super::write::record_status_of_server;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
 use crate::object_codec;
@@ -25,8 +24,6 @@ use crate::resource::Resource;
 use crate::{error_status, json_response};
 
 const EVICTION_VIOLATES_BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// The field manager of writes by the server itself.
-const SERVER_MANAGER: &str = "kube-apiserver";
 /// How often a pod that needs no budget is judged again because it changed.
 const EVICTION_ROUNDS_MAX: usize = 8;
 const EVICTION_KIND: GroupVersionKind<&str> = GroupVersionKind { group: "policy", version: "v1", kind: "Eviction" };
@@ -155,7 +152,7 @@ impl RequestContext<'_> {
             let consumed = disruption_budget::consume_disruption(&budget, pod, current_time());
             match consumed.map_err(|refusal| refusal_status(refusal, &current.name))? {
                 Some(mut updated_budget) if !options.is_dry_run => {
-                    self.record_budget_status(budgets, &budget, &mut updated_budget)?;
+                    record_status_of_server(budgets, &self.server.feature_gates, &budget, &mut updated_budget)?;
                     let value = object_codec::encode_for_storage(updated_budget, budgets)?;
                     Ok(WriteDecision::Put { value, ttl: None })
                 }
@@ -168,15 +165,6 @@ impl RequestContext<'_> {
         };
         self.persist(budgets, key, &[], decide).await.map_err(error_status::status_for_write_error)?;
         Ok(permission)
-    }
-
-    /// Records that the server updated the status of a budget, as kube-apiserver does through its own API.
-    fn record_budget_status(self, budgets: &Resource, old: &JsonObject, new: &mut JsonObject) -> Result<(), Status> {
-        let manager =
-            FieldManager { name: SERVER_MANAGER, api_version: "policy/v1", subresource: "status", now: current_time() };
-        let types = ResourceTypes::new(budgets, &self.server.feature_gates, manager.subresource);
-        managedfields::record_update(Some(old), new, &manager, &types)
-            .map_err(|error| Status::service_unavailable(error.to_string()).with_retry_after(1))
     }
 }
 

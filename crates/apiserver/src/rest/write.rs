@@ -11,6 +11,7 @@ mod field_types;
 mod steps;
 
 pub(super) use admission::RequestedWrite;
+pub(crate) use field_types::record_status_of_server;
 pub(super) use field_types::{ResourceTypes, ScaleTypes};
 
 use std::sync::atomic::{AtomicBool, Ordering};

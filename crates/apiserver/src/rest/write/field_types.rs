@@ -1,11 +1,30 @@
 //! What managed fields need to know about a resource: types and reset fields by version, conversion, path of replicas.
 
 use api::json::JsonObject;
-use api::{GroupVersion, GroupVersionKind};
+use api::{GroupVersion, GroupVersionKind, Status};
 use kinds::{FeatureGates, types_of};
-use managedfields::{ConversionUnavailable, FieldSet, ObjectType, ScalePaths, VersionedTypes};
+use managedfields::{ConversionUnavailable, FieldManager, FieldSet, ObjectType, ScalePaths, VersionedTypes};
 
 use crate::resource::Resource;
+use crate::rest::current_time;
+
+/// The field manager of writes by the server itself.
+const SERVER_MANAGER: &str = "kube-apiserver";
+
+/// Records that the server updated the status of an object, as kube-apiserver does through its own API.
+pub(crate) fn record_status_of_server(
+    resource: &Resource,
+    feature_gates: &FeatureGates,
+    old: &JsonObject,
+    new: &mut JsonObject,
+) -> Result<(), Status> {
+    let api_version = resource.group_version_kind().group_version().to_string();
+    let manager =
+        FieldManager { name: SERVER_MANAGER, api_version: &api_version, subresource: "status", now: current_time() };
+    let types = ResourceTypes::new(resource, feature_gates, manager.subresource);
+    managedfields::record_update(Some(old), new, &manager, &types)
+        .map_err(|error| Status::service_unavailable(error.to_string()).with_retry_after(1))
+}
 
 /// The types of a resource at one endpoint: the object itself or a subresource with the same kind.
 pub(in super::super) struct ResourceTypes<'a> {
@@ -13,7 +32,7 @@ pub(in super::super) struct ResourceTypes<'a> {
     feature_gates: &'a FeatureGates,
     subresource: &'a str,
     reset_fields: FieldSet,
-    /// For versions whose endpoint resets nothing.
+    /// For an endpoint that resets nothing.
     no_fields: FieldSet,
 }
 
@@ -91,14 +110,11 @@ impl VersionedTypes for ResourceTypes<'_> {
         Ok(converted)
     }
 
-    fn reset_fields(&self, api_version: &str) -> &FieldSet {
-        // A version of a custom resource without the subresource `status` keeps the status that a request sends.
-        let resets_status = |(live, _): (&std::sync::Arc<crate::definitions::LiveDefinition>, _)| {
-            let version = GroupVersion::parse(api_version).ok().and_then(|parsed| live.version_of_group(parsed));
-            version.is_some_and(|version| version.has_status())
-        };
+    /// The same for all versions, since it follows from the endpoint of the request what is not written.
+    fn reset_fields(&self, _api_version: &str) -> &FieldSet {
         match self.resource.as_custom() {
-            Some(custom) if self.subresource.is_empty() && !resets_status(custom) => &self.no_fields,
+            // A version of a custom resource without the subresource `status` keeps the status that a request sends.
+            Some((_, version)) if self.subresource.is_empty() && !version.has_status() => &self.no_fields,
             Some(_) | None => &self.reset_fields,
         }
     }

@@ -103,3 +103,20 @@ fn objects_of_a_definition_that_cannot_be_read_are_not_absent() {
         create(&a, ORDERS, &order("two")).await;
     });
 }
+
+#[test]
+fn server_owns_the_status_of_a_definition_that_it_accepts() {
+    let mut plane = ControlPlane::new(cluster_tests::TestStore::Sqlite);
+    plane.start("a", &[]);
+    let a = plane.admin("a");
+    block_on(async {
+        define(&a, &orders_crd()).await;
+        let entries = a.get(ORDERS_CRD).await.json()["metadata"]["managedFields"].clone();
+        let of_server = entries.as_array().unwrap().iter().find(|entry| entry["manager"] == "kube-apiserver");
+        let entry = of_server.expect("the server wrote the status");
+        assert_eq!((&entry["operation"], &entry["subresource"]), (&json!("Update"), &json!("status")));
+        let status = &entry["fieldsV1"]["f:status"];
+        assert!(status["f:acceptedNames"]["f:kind"].is_object(), "{entry}");
+        assert!(status["f:conditions"][r#"k:{"type":"Established"}"#]["f:status"].is_object(), "{entry}");
+    });
+}

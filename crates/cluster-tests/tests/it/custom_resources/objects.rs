@@ -139,3 +139,74 @@ fn reads_of_custom_objects_follow_every_change_of_the_schema() {
         assert_eq!(client.get(&one).await.body, stored.body, "the object was never written");
     });
 }
+
+#[test]
+fn update_without_change_keeps_fields_that_its_version_lacks() {
+    let mut plane = ControlPlane::new(cluster_tests::TestStore::Sqlite);
+    plane.start("a", &[]);
+    let a = plane.admin("a");
+    let version = |name: &str, properties: Value| {
+        let spec = json!({"type": "object", "properties": properties});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema":
+            {"type": "object", "properties": {"spec": spec}}}})
+    };
+    let text = json!({"type": "string"});
+    let versions = [version("v1", json!({"old": text, "kept": text})), version("v2", json!({"old": text}))];
+    let mut definition = plain_crd("notes", "Note");
+    definition["spec"]["versions"] = json!(versions);
+    block_on(async {
+        define(&a, &definition).await;
+        let group = definition["spec"]["group"].as_str().unwrap();
+        let path = |version: &str| match definition["spec"]["scope"].as_str() {
+            Some("Cluster") => format!("/apis/{group}/{version}/notes"),
+            _ => format!("/apis/{group}/{version}/namespaces/default/notes"),
+        };
+        let note = json!({"apiVersion": format!("{group}/v1"), "kind": "Note", "metadata": {"name": "n"},
+            "spec": {"old": "x", "kept": "y"}});
+        create(&a, &path("v1"), &note).await;
+        let narrow = a.get(&format!("{}/n", path("v2"))).await.json();
+        assert_eq!(narrow["spec"], json!({"old": "x"}));
+        assert_eq!(a.update(&format!("{}/n", path("v2")), &narrow).await.status, 200);
+        let stored = a.get(&format!("{}/n", path("v1"))).await.json();
+        assert_eq!(stored["spec"], json!({"old": "x", "kept": "y"}));
+        assert_eq!(stored["metadata"]["managedFields"].as_array().map(Vec::len), Some(1));
+    });
+}
+
+#[test]
+fn owner_of_status_follows_what_is_written() {
+    let mut plane = ControlPlane::new(cluster_tests::TestStore::Sqlite);
+    plane.start("a", &[]);
+    let a = plane.admin("a");
+    let mut definition = plain_crd("notes", "Note");
+    let mut without_status = definition["spec"]["versions"][0].clone();
+    definition["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+    without_status["name"] = "v2".into();
+    without_status["storage"] = false.into();
+    definition["spec"]["versions"].as_array_mut().unwrap().push(without_status);
+    let path = |version: &str| format!("/apis/shop.example.com/{version}/namespaces/default/notes");
+    let owners_of = |object: &Value, field: &str| {
+        let entries = object["metadata"]["managedFields"].as_array().unwrap().clone();
+        let owns = |entry: &Value| entry["fieldsV1"].pointer(field).is_some();
+        let owners =
+            entries.iter().filter(|entry| owns(entry)).map(|entry| entry["manager"].as_str().unwrap().to_owned());
+        owners.collect::<Vec<_>>()
+    };
+    block_on(async {
+        define(&a, &definition).await;
+        let note = json!({"apiVersion": "shop.example.com/v2", "kind": "Note", "metadata": {"name": "n", "labels": {"x": "1"}}});
+        create(&a, &format!("{}?fieldManager=anna", path("v2")), &note).await;
+        let status = |text: &str| json!({"status": {"phase": text}});
+        let of_status = format!("{}/n/status?fieldManager=ben", path("v1"));
+        assert_eq!(merge_patch(&a, &of_status, &status("ready")).await.status, 200);
+        let phase = "/f:status/f:phase";
+        let mut stored = a.get(&format!("{}/n", path("v1"))).await.json();
+        assert_eq!(owners_of(&stored, phase), ["ben"]);
+        stored["metadata"].as_object_mut().unwrap().remove("labels");
+        let without_labels = a.update(&of_status, &stored).await.json();
+        assert_eq!(owners_of(&without_labels, "/f:metadata/f:labels/f:x"), ["anna"], "a status has no labels");
+        let of_object = format!("{}/n?fieldManager=carl", path("v2"));
+        let changed = merge_patch(&a, &of_object, &status("done")).await.json();
+        assert_eq!(owners_of(&changed, phase), ["carl"]);
+    });
+}
