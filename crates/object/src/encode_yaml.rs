@@ -10,7 +10,9 @@ pub fn to_yaml(value: &Value) -> String {
     match value {
         Value::Object(fields) if !fields.is_empty() => write_fields(&mut text, fields, 0),
         Value::Array(items) if !items.is_empty() => write_items(&mut text, items, 0),
-        scalar => write_inline(&mut text, scalar),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            write_inline(&mut text, value)
+        }
     }
     text
 }
@@ -34,9 +36,9 @@ fn write_fields(text: &mut String, fields: &Map<String, Value>, indentation: usi
                 indent(text, indentation);
                 write_items(text, items, indentation);
             }
-            scalar => {
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
                 text.push(' ');
-                write_inline(text, scalar);
+                write_inline(text, value);
             }
         }
     }
@@ -52,7 +54,9 @@ fn write_items(text: &mut String, items: &[Value], indentation: usize) {
         match item {
             Value::Object(fields) if !fields.is_empty() => write_fields(text, fields, indentation + 2),
             Value::Array(items) if !items.is_empty() => write_items(text, items, indentation + 2),
-            scalar => write_inline(text, scalar),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                write_inline(text, item)
+            }
         }
     }
 }
@@ -171,7 +175,7 @@ mod tests {
         ];
         let map: Map<String, Value> = strings.iter().map(|text| ((*text).to_owned(), (*text).into())).collect();
         for value in
-            [json!(strings), json!({"list": [strings, [map.clone()]], "map": map}), json!([]), json!("on"), json!(null)]
+            [json!(strings), json!({"list": [strings, [map]], "map": strings}), json!([]), json!("on"), json!(null)]
         {
             let text = to_yaml(&value);
             let read = decode_value(text.as_bytes(), BodyEncoding::Yaml).map(|decoded| decoded.value);

@@ -62,7 +62,7 @@ struct TypeChecker<'t> {
     /// Path with indices and map keys: `spec.containers[0].name`.
     path: String,
     unknown: Vec<String>,
-    /// Inside of a type with custom decoding: messages name its field, and unknown fields are dropped silently.
+    /// Inside of a type with custom decoding: messages name the struct outside, and unknown fields are dropped silently.
     is_opaque: bool,
 }
 
@@ -74,7 +74,9 @@ impl<'t> TypeChecker<'t> {
                 continue;
             };
             if self.is_opaque {
+                self.fields.push(field.name());
                 self.check_value(value, field.value_type())?;
+                self.fields.pop();
                 continue;
             }
             let (outer, length) = (self.kind, self.path.len());

@@ -13,6 +13,7 @@ use registry::{CachedValue, ListSelection, WriteDecision, WriteOutcome};
 use store::Key;
 
 use super::BufferedRequest;
+use super::list::list_metadata;
 use super::object_selector::ObjectSelector;
 use super::write::RequestedWrite;
 use super::{RequestContext, current_time};
@@ -45,21 +46,22 @@ pub(super) async fn delete_collection(
     let options = delete_options(context, request)?;
     let object_selector = ObjectSelector::new(list.label_selector, list.field_selector, context.resource)?
         .with_name(&context.target.name);
+    let within = context.key_prefix();
     let selection = ListSelection {
-        prefix: context.key_prefix(),
+        prefix: within.clone(),
         start_key: Key::new(),
-        limit: None,
+        limit: list.limit,
         filter: &|stored| object_selector.matches(stored),
     };
     let page = context.select_page(&selection, &object_selector, ReadConsistency::Latest).await?;
     let page = page.map_err(error_status::status_for_read_error)?;
     let kind = context.resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
-    let head = format!(
-        r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{}"}},"items":["#,
-        context.resource.list_kind(),
-        page.revision
-    );
+    let metadata = api::json::to_go_json(&list_metadata(&page, &within, object_selector.selects_all()));
+    let mut head =
+        format!(r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":"#, context.resource.list_kind()).into_bytes();
+    head.extend_from_slice(&metadata);
+    head.extend_from_slice(br#","items":["#);
     let mut parts = vec![Bytes::from(head)];
     for cached in &page.entries {
         let CachedValue::Object(stored) = &cached.value else { continue };

@@ -142,7 +142,7 @@ fn list_head(context: RequestContext<'_>, metadata: &ListMeta) -> Bytes {
     format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#).into()
 }
 
-fn list_metadata(page: &ListPage, key_prefix: &Key, is_count_exact: bool) -> ListMeta {
+pub(super) fn list_metadata(page: &ListPage, key_prefix: &Key, is_count_exact: bool) -> ListMeta {
     let mut metadata = ListMeta { resource_version: page.revision.to_string(), ..ListMeta::default() };
     if let Some(rest) = &page.continuation {
         let start = String::from_utf8_lossy(&rest.start_key[key_prefix.len()..]);

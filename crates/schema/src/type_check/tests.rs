@@ -229,7 +229,7 @@ fn check_types_checks_nested_json_schemas() {
     expect![[r#"unknown field "spec.versions[0].schema.openAPIV3Schema.properties.a.tpye""#]]
         .assert_eq(&definition(json!({"properties": {"a": {"tpye": "string"}}})));
     expect!["json: cannot unmarshal number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties.type of type string"].assert_eq(&definition(json!({"properties": {"a": {"type": 1}}})));
-    expect!["json: cannot unmarshal number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items of type string"].assert_eq(&definition(json!({"items": {"properties": {"a": {"type": 1}}}})));
+    expect!["json: cannot unmarshal number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.properties.type of type string"].assert_eq(&definition(json!({"items": {"properties": {"a": {"type": 1}}}})));
     expect![[r#""#]].assert_eq(&definition(json!({"items": {"tpye": "dropped silently"}})));
     expect!["json: cannot unmarshal number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items of type v1.JSONSchemaProps"].assert_eq(&definition(json!({"items": [1]})));
     expect!["boolean or JSON schema expected"].assert_eq(&definition(json!({"additionalProperties": "no"})));

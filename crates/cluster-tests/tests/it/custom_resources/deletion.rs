@@ -132,3 +132,21 @@ fn creates_during_deletion_leave_no_objects() {
         });
     });
 }
+
+#[test]
+fn deletion_of_a_collection_deletes_no_more_than_its_limit() {
+    let mut plane = ControlPlane::new(TestStore::Sqlite);
+    plane.start("a", &[]);
+    let a = plane.admin("a");
+    block_on(async {
+        define(&a, &orders_crd()).await;
+        for name in ["one", "three", "two"] {
+            create(&a, ORDERS, &order(name)).await;
+        }
+        let deleted = a.delete(&format!("{ORDERS}?limit=2")).await.json();
+        assert_eq!(deleted["metadata"]["remainingItemCount"], 1);
+        let left = a.get(ORDERS).await.json();
+        let names: Vec<_> = left["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+        assert_eq!(names, ["two"]);
+    });
+}
