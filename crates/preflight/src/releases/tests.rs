@@ -37,9 +37,8 @@ fn emulation_does_not_change_what_the_program_decodes() {
     flags.push("runtime-config", "api/all=true".to_owned());
     let (target, refusals) = TargetServer::new(Release::R36, &flags);
     assert_eq!(refusals, []);
-    let readability = |version: &str| {
-        target.readability("scheduling.k8s.io", "workloads", &format!("scheduling.k8s.io/{version}"))
-    };
+    let readability =
+        |version: &str| target.readability("scheduling.k8s.io", "workloads", &format!("scheduling.k8s.io/{version}"));
     assert_eq!(readability("v1alpha1"), Readability::Unreadable, "1.36 has no code for it");
     assert_eq!(readability("v1alpha2"), Readability::Readable);
 }
