@@ -103,7 +103,7 @@ pub(crate) async fn run(config: Config) {
     let mut informer = std::pin::pin!(informer);
     let discovery = Arc::new(Mutex::new(DiscoveryCache::new(config.client.clone())));
     let mut running: FuturesUnordered<BoxFuture<'static, String>> = FuturesUnordered::new();
-    // By uid; cancelled if the object is deleted or ended by another controller.
+    // By uid; cancelled if the object is deleted, or run or ended by another controller.
     let mut started: HashMap<String, CancellationToken> = HashMap::new();
     let history = WriterHistory::default();
     let automatic = automatic::AutomaticMigrations::new(config.clone(), discovery.clone());
@@ -141,7 +141,7 @@ pub(crate) async fn run(config: Config) {
         };
         let objects: Vec<MigrationObject> = listed.iter().filter_map(MigrationObject::from_value).collect();
         for (uid, cancelled) in &started {
-            if !objects.iter().any(|object| object.uid == *uid && !object.is_ended()) {
+            if !objects.iter().any(|object| object.uid == *uid && object.is_ours_to_run()) {
                 cancelled.cancel();
             }
         }

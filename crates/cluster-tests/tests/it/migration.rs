@@ -163,28 +163,57 @@ fn migration_with_an_undecodable_object_never_succeeds_and_names_it() {
     });
 }
 
+/// Sets the condition that kube-controller-manager sets when it begins.
+async fn run_by_another_controller(client: &Client, name: &str) {
+    let path = format!("{MIGRATIONS}/{name}");
+    cluster_tests::wait::eventually("the condition is set", async || {
+        let mut object = client.get(&path).await.json();
+        object["status"]["conditions"] = json!([{
+            "type": "Running", "status": "True", "reason": "MigrationRunning", "message": "The migration is running",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        match client.update(&format!("{path}/status"), &object).await {
+            updated if updated.status == 200 => Ok(()),
+            updated => Err(updated.summary()),
+        }
+    })
+    .await;
+}
+
 #[test]
 fn migration_that_another_controller_runs_is_left_alone() {
     ControlPlane::for_each_store(|mut plane| {
         plane.start("a", &["--emulated-version=1.36", MIGRATOR_FLAGS[0], MIGRATOR_FLAGS[1], "--controllers="]);
         let a = plane.admin("a");
-        block_on(async {
-            create_migration(&a, "theirs", "", "configmaps").await;
-            let path = format!("{MIGRATIONS}/theirs");
-            let mut object = a.get(&path).await.json();
-            object["status"]["conditions"] = json!([{
-                "type": "Running", "status": "True", "reason": "MigrationRunning", "message": "The migration is running",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }]);
-            let updated = a.update(&format!("{path}/status"), &object).await;
-            assert_eq!(updated.status, 200, "{}", updated.summary());
-        });
+        block_on(create_migration(&a, "theirs", "", "configmaps"));
+        block_on(run_by_another_controller(&a, "theirs"));
         plane.stop("a");
         plane.start("a", &migrator("--emulated-version=1.36"));
         let a = plane.admin("a");
         block_on(create_migration(&a, "ours", "", "secrets"));
         wait_for_state(&a, "ours", "Succeeded", "objects are stored as v1");
         assert_eq!(block_on(migration_state(&a, "theirs")).1, "The migration is running");
+    });
+}
+
+#[test]
+fn migration_is_given_up_when_another_controller_begins_it() {
+    ControlPlane::for_each_store(|mut plane| {
+        plane.start("a", &migrator("--emulated-version=1.36"));
+        plane.start("b", &["--emulated-version=1.34"]);
+        let a = plane.admin("a");
+        assert_eq!(block_on(plane.admin("b").create(CLASSES, &class("one"))).status, 201);
+        block_on(create_migration(&a, "classes", "storage.k8s.io", "volumeattributesclasses"));
+        wait_for_state(&a, "classes", "Running", "the API servers disagree");
+        block_on(run_by_another_controller(&a, "classes"));
+        plane.stop("b");
+        plane.start("b", &["--emulated-version=1.36"]);
+        // It waits for the departure of b as well.
+        block_on(create_migration(&a, "ours", "", "configmaps"));
+        wait_for_state(&a, "ours", "Succeeded", "objects are stored as v1");
+        assert_eq!(block_on(migration_state(&a, "classes")).1, "The migration is running");
+        let stored = block_on(stored_versions(&plane, STORED_CLASSES, None));
+        assert_eq!(stored, [("one".to_owned(), "storage.k8s.io/v1beta1".to_owned())]);
     });
 }
 

@@ -300,7 +300,7 @@ impl StatusWriter {
         self.write(&[running, ConditionChange { condition_type, status: "True", reason, message }], revision).await;
     }
 
-    /// True if the status is written, or the object is gone. After a failure the object is found again by the next look
+    /// True if the status is written, or the object is gone or in the hands of another controller. After a failure the object is found again by the next look
     /// at all objects.
     async fn write(&self, changes: &[ConditionChange<'_>], revision: u64) -> bool {
         for _ in 0..STATUS_ATTEMPTS {
@@ -322,6 +322,9 @@ impl StatusWriter {
         let Some(mut object) = found.into_iter().find(|object| object["metadata"]["uid"] == *self.uid) else {
             return Ok(());
         };
+        if MigrationObject::from_value(&object).is_none_or(|object| !object.is_ours_to_run()) {
+            return Ok(());
+        }
         let collection_version = self.collection.split('/').nth(3).unwrap_or_default();
         object["apiVersion"] = format!("storagemigration.k8s.io/{collection_version}").into();
         object["kind"] = "StorageVersionMigration".into();

@@ -49,6 +49,11 @@ impl MigrationObject {
         matches!(self.state, MigrationState::Succeeded | MigrationState::Failed)
     }
 
+    /// False also if another controller runs it.
+    pub(crate) fn is_ours_to_run(&self) -> bool {
+        matches!(self.state, MigrationState::Pending | MigrationState::Running)
+    }
+
     pub(crate) fn group_resource(&self) -> GroupResource<&str> {
         GroupResource { group: &self.group, resource: &self.resource }
     }
@@ -191,6 +196,8 @@ mod tests {
         ];
         let names: Vec<&str> = runnable(&objects).iter().map(|object| &*object.name).collect();
         assert_eq!(names, ["early", "ours"]);
+        let others: Vec<&str> = objects.iter().filter(|it| !it.is_ours_to_run()).map(|object| &*object.name).collect();
+        assert_eq!(others, ["done", "theirs", "failed"]);
     }
 
     #[test]
