@@ -142,7 +142,8 @@ fn check_scope_selector(spec: Field<'_>) {
             _ => operator.invalid_text("not a valid selector operator"),
         }
     }
-    let has = |wanted: &str| expressions.items().any(|one| one.at("scopeName").text() == wanted);
+    let scopes = expressions.texts_of_items("scopeName");
+    let has = |wanted: &str| scopes.contains(wanted);
     if CONFLICTS.iter().any(|pair| pair.iter().all(|scope| has(scope))) {
         expressions.invalid_as(spec.at("scopes").value().cloned().unwrap_or_default(), "conflicting scopes");
     }

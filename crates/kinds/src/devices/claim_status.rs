@@ -6,7 +6,7 @@ use crate::validation::conditions::check_conditions;
 use crate::validation::labels::SelectorValues;
 use crate::validation::{Field, go_object};
 
-use super::validation::{check_configuration, check_pool_name, check_request_name, check_request_names};
+use super::validation::{RequestNames, check_configuration, check_pool_name, check_request_name, check_request_names};
 
 const RESULTS_MAX: usize = 32;
 const RESERVED_MAX: usize = 256;
@@ -69,6 +69,7 @@ fn check_device_status(device: Field<'_>, allocated: &HashSet<[&str; 4]>) {
 
 fn check_allocation<'a>(allocation: Field<'a>, requests: Field<'a>) {
     let devices = allocation.at("devices");
+    let requests = &RequestNames::new(requests);
     devices.at("results").at_most(RESULTS_MAX);
     for result in devices.at("results").items() {
         check_request_name(result.at("request"), requests);

@@ -1,6 +1,6 @@
 //! What is valid in claims, classes and taints of devices.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -49,6 +49,7 @@ pub(super) fn check_claim_spec(spec: Field<'_>) {
             request.duplicate_of(request.at("name").text());
         }
     }
+    let requests = &RequestNames::new(requests);
     devices.at("constraints").at_most(REQUESTS_MAX);
     for constraint in devices.at("constraints").items() {
         check_request_names(constraint.at("requests"), requests);
@@ -152,14 +153,32 @@ fn check_selectors(selectors: Field<'_>) {
     });
 }
 
-pub(super) fn check_request_names(names: Field<'_>, requests: Field<'_>) {
+/// The names of the requests of a claim, each with those of its alternatives.
+pub(super) struct RequestNames<'a>(HashMap<&'a str, HashSet<&'a str>>);
+
+impl<'a> RequestNames<'a> {
+    pub(super) fn new(requests: Field<'a>) -> Self {
+        let mut names = HashMap::new();
+        for request in requests.items() {
+            let choices = || request.at("firstAvailable").texts_of_items("name");
+            names.entry(request.at("name").text()).or_insert_with(choices);
+        }
+        Self(names)
+    }
+
+    fn contains(&self, request: &str, choice: Option<&str>) -> bool {
+        self.0.get(request).is_some_and(|choices| choice.is_none_or(|choice| choices.contains(choice)))
+    }
+}
+
+pub(super) fn check_request_names(names: Field<'_>, requests: &RequestNames<'_>) {
     names.at_most(REQUESTS_MAX);
     names.each(|name| check_request_name(name, requests));
     names.unique_items();
 }
 
 /// The name of a request in the claim, or of one of its alternatives.
-pub(super) fn check_request_name(name: Field<'_>, requests: Field<'_>) {
+pub(super) fn check_request_name(name: Field<'_>, requests: &RequestNames<'_>) {
     let mut segments = name.text().split('/');
     let (request, choice) = (segments.next().unwrap_or_default(), segments.next());
     if segments.next().is_some() {
@@ -170,12 +189,7 @@ pub(super) fn check_request_name(name: Field<'_>, requests: Field<'_>) {
             segment.dns_label();
         });
     }
-    let found = requests.items().find(|known| known.at("name").text() == request);
-    let is_known = found.is_some_and(|found| {
-        let has_choice = |wanted| found.at("firstAvailable").items().any(|one| one.at("name").text() == wanted);
-        choice.is_none_or(has_choice)
-    });
-    if !is_known {
+    if !requests.contains(request, choice) {
         name.invalid_text(UNKNOWN_REQUEST);
     }
 }

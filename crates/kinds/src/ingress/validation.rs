@@ -131,9 +131,9 @@ fn check_reference(reference: Field<'_>) {
 }
 
 pub(super) fn check_ingress_status(ingress: Field<'_>, old: Field<'_>) {
-    let before = old.path("status.loadBalancer.ingress");
+    let before = old.path("status.loadBalancer.ingress").texts_of_items("ip");
     for point in ingress.path("status.loadBalancer.ingress").items() {
-        check_ingress_point(point, before);
+        check_ingress_point(point, &before);
         check_ingress_host(point.at("hostname"));
     }
 }

@@ -315,3 +315,6 @@ fn check_scheduling_group(group: Field<'_>) {
 fn all_containers(spec: Field<'_>) -> impl Iterator<Item = Field<'_>> {
     ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| spec.at(list).items())
 }
+
+#[cfg(test)]
+mod tests;

@@ -266,10 +266,10 @@ pub(super) fn check_status(service: Field<'_>, old: Field<'_>) {
     if service.path("spec.type").text() != "LoadBalancer" && ingress.len() > 0 {
         return ingress.forbidden("may only be used when `spec.type` is 'LoadBalancer'");
     }
-    let before = old.path("status.loadBalancer.ingress");
+    let before = old.path("status.loadBalancer.ingress").texts_of_items("ip");
     for point in ingress.items() {
         let (address, mode) = (point.at("ip"), point.at("ipMode"));
-        check_ingress_point(point, before);
+        check_ingress_point(point, &before);
         match (mode.is_present(), address.text().is_empty()) {
             (false, false) => mode.required("must be specified when `ip` is set"),
             (true, true) => mode.forbidden("may not be specified when `ip` is not set"),
@@ -279,10 +279,10 @@ pub(super) fn check_status(service: Field<'_>, old: Field<'_>) {
     }
 }
 
-/// The address of a load balancer of a service or an ingress.
-pub(crate) fn check_ingress_point(point: Field<'_>, before: Field<'_>) {
+/// The address of a load balancer of a service or an ingress; `before` has those that were there before.
+pub(crate) fn check_ingress_point(point: Field<'_>, before: &HashSet<&str>) {
     let address = point.at("ip");
-    if !address.text().is_empty() && !before.items().any(|old| old.at("ip").text() == address.text()) {
+    if !address.text().is_empty() && !before.contains(address.text()) {
         address.legacy_ip();
     }
 }

@@ -1,6 +1,7 @@
 //! A value at a path, and the report that collects errors.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use api::FieldError;
@@ -11,6 +12,12 @@ use crate::feature_gates::FeatureGates;
 
 /// Errors of one object beyond this number are dropped: a body can contain half a million.
 const ERRORS_MAX: usize = 1000;
+
+#[cfg(test)]
+thread_local! {
+    /// Paths that rules looked at, so that tests see how work and memory grow with the length of lists.
+    pub(crate) static PATHS_RECORDED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// Collects the errors of one object.
 pub(crate) struct Report<'a> {
@@ -53,6 +60,8 @@ impl<'a> Report<'a> {
     }
 
     fn add_node(&self, parent: u32, segment: Segment<'a>) -> u32 {
+        #[cfg(test)]
+        PATHS_RECORDED.set(PATHS_RECORDED.get() + 1);
         let mut paths = self.paths.borrow_mut();
         paths.push((parent, segment));
         u32::try_from(paths.len() - 1).unwrap_or_default()
@@ -137,6 +146,12 @@ impl<'a> Field<'a> {
 
     pub(crate) fn list(self) -> &'a [Value] {
         self.value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// The texts of a field of all items; absent ones are empty. Unlike [`Self::at`] it records no paths, so that looking up
+    /// the items of one list in another costs neither time nor memory for every pair.
+    pub(crate) fn texts_of_items(self, name: &str) -> HashSet<&'a str> {
+        self.list().iter().map(|item| item.get(name).and_then(Value::as_str).unwrap_or_default()).collect()
     }
 
     pub(crate) fn len(self) -> usize {

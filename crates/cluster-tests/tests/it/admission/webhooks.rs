@@ -298,7 +298,8 @@ fn object_is_stored_under_the_name_that_webhooks_leave() {
             object
         };
         let renamed = client.create(CONFIG_MAPS_PATH, &moved("before", "name", "after")).await;
-        assert_eq!((renamed.status, &renamed.json()["metadata"]["name"]), (201, &json!("after")));
+        assert_eq!(renamed.status, 201, "{}", renamed.summary());
+        assert_eq!(renamed.json()["metadata"]["name"], "after");
         assert_eq!(client.get(&format!("{CONFIG_MAPS_PATH}/before")).await.status, 404);
         assert_eq!(client.get(&format!("{CONFIG_MAPS_PATH}/after")).await.json(), renamed.json());
         let mut generated = moved("", "name", "chosen");

@@ -1,6 +1,6 @@
 //! What is valid in the status of a pod.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::validation::Field;
 
@@ -54,21 +54,28 @@ fn check_transitions(statuses: Field<'_>, before: Field<'_>, spec: Field<'_>, li
     if list == "containerStatuses" && policy == "Always" {
         return;
     }
+    let list_in_spec = if list == "containerStatuses" { "containers" } else { "initContainers" };
+    let mut restarting = HashMap::new();
+    for container in spec.at(list_in_spec).items() {
+        let restarts = container.at("restartPolicy").text() == "Always" || container.at("restartPolicyRules").len() > 0;
+        restarting.entry(container.at("name").text()).or_insert(restarts);
+    }
+    let mut running: HashMap<&str, usize> = HashMap::new();
+    for new in statuses.items().filter(|new| !new.path("state.terminated").is_present()) {
+        *running.entry(new.at("name").text()).or_default() += 1;
+    }
     for old in before.items() {
         let terminated = old.path("state.terminated");
         if !terminated.is_present() {
             continue;
         }
         let has_failed = terminated.at("exitCode").integer_or_zero() != 0;
-        let own = |container: &Field<'_>| container.at("name").text() == old.at("name").text();
-        let list_in_spec = if list == "containerStatuses" { "containers" } else { "initContainers" };
-        let restarts = spec.at(list_in_spec).items().find(own).is_some_and(|container| {
-            container.at("restartPolicy").text() == "Always" || container.at("restartPolicyRules").len() > 0
-        });
+        let name = old.at("name").text();
+        let restarts = restarting.get(name).copied().unwrap_or_default();
         if list != "ephemeralContainerStatuses" && (has_failed && policy == "OnFailure" || restarts) {
             continue;
         }
-        for _ in statuses.items().filter(|new| own(new) && !new.path("state.terminated").is_present()) {
+        for _ in 0..running.get(name).copied().unwrap_or_default() {
             let detail = "may not be transitioned to non-terminated state";
             statuses.index(old.position()).at("state").forbidden(detail);
         }
@@ -76,10 +83,11 @@ fn check_transitions(statuses: Field<'_>, before: Field<'_>, spec: Field<'_>, li
 }
 
 fn check_claims(statuses: Field<'_>, claims: Field<'_>) {
+    let known = claims.texts_of_items("name");
     let mut seen = HashSet::new();
     for status in statuses.items() {
         let name = status.at("name");
-        if !claims.items().any(|claim| claim.at("name").text() == name.text()) {
+        if !known.contains(name.text()) {
             name.invalid_text("must match the name of an entry in `spec.resourceClaims`");
         }
         if !seen.insert(name.text()) {
@@ -93,10 +101,11 @@ fn check_claims(statuses: Field<'_>, claims: Field<'_>) {
 
 /// At most one address of each family; addresses that were there before stay valid.
 fn check_addresses(addresses: Field<'_>, before: Field<'_>) {
+    let known = before.texts_of_items("ip");
     let mut parsed = Vec::new();
     for item in addresses.items() {
         let address = item.at("ip").reported_at(item);
-        if before.items().any(|old| old.at("ip").text() == address.text()) {
+        if known.contains(address.text()) {
             continue;
         }
         parsed.extend(address.legacy_ip());

@@ -294,6 +294,7 @@ fn check_certificate(certificate: Field<'_>) {
 
 pub(super) fn check_mounts(container: Field<'_>, context: &PodContext<'_>) {
     let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
+    let [device_names, device_paths] = ["name", "devicePath"].map(|field| devices.texts_of_items(field));
     let mut paths = HashSet::new();
     for mount in mounts.items() {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
@@ -305,10 +306,10 @@ pub(super) fn check_mounts(container: Field<'_>, context: &PodContext<'_>) {
         if !paths.insert(path.text()) {
             path.invalid_text("must be unique");
         }
-        if devices.items().any(|device| device.at("name").text() == name.text()) {
+        if device_names.contains(name.text()) {
             name.invalid_text("must not already exist in volumeDevices");
         }
-        if devices.items().any(|device| device.at("devicePath").text() == path.text()) {
+        if device_paths.contains(path.text()) {
             path.invalid_text("must not already exist as a path in volumeDevices");
         }
         // From here on Kubernetes' paths leave out the index of the mount.
@@ -351,6 +352,7 @@ fn check_recursive_read_only(mode: Field<'_>, mount: Field<'_>) {
 
 pub(super) fn check_devices(container: Field<'_>, context: &PodContext<'_>) {
     let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
+    let [mount_names, mount_paths] = ["name", "mountPath"].map(|field| mounts.texts_of_items(field));
     let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     for device in devices.items() {
         let (name, path) = (device.at("name"), device.at("devicePath"));
@@ -374,10 +376,10 @@ pub(super) fn check_devices(container: Field<'_>, context: &PodContext<'_>) {
         } else {
             paths.insert(path.text());
         }
-        if mounts.items().any(|mount| mount.at("name").text() == name.text()) {
+        if mount_names.contains(name.text()) {
             name.invalid_text("must not already exist in volumeMounts");
         }
-        if mounts.items().any(|mount| mount.at("mountPath").text() == path.text()) {
+        if mount_paths.contains(path.text()) {
             path.invalid_text("must not already exist as a path in volumeMounts");
         }
         if !name.text().is_empty() {
