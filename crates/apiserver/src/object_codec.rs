@@ -17,6 +17,30 @@ pub(crate) fn encode_served(stored: &StoredObject, resource: &Resource) -> Resul
     Ok(api::json::to_go_json(&decode_served(stored, resource)?).into())
 }
 
+/// Appends an object as an item of a list. Items of built-in kinds have neither `apiVersion` nor `kind`, as in
+/// kube-apiserver: typed clients would take them for a difference. Fails like [`Resource::to_served`].
+pub(crate) fn push_list_item(
+    parts: &mut Vec<Bytes>,
+    is_first: bool,
+    stored: &StoredObject,
+    resource: &Resource,
+) -> Result<(), Status> {
+    let item = if resource.as_custom().is_some() {
+        [encode_served(stored, resource)?, Bytes::new(), Bytes::new()]
+    } else if resource.is_stored_form(stored) {
+        stored.body_without_type()
+    } else {
+        let mut object = decode_served(stored, resource)?;
+        object::stored_object::remove_type(&mut object);
+        [api::json::to_go_json(&object).into(), Bytes::new(), Bytes::new()]
+    };
+    if !is_first {
+        parts.push(Bytes::from_static(b","));
+    }
+    parts.extend(item.into_iter().filter(|part| !part.is_empty()));
+    Ok(())
+}
+
 /// Decodes an object and converts it to the served version. Fails like [`Resource::to_served`].
 pub(crate) fn decode_served(stored: &StoredObject, resource: &Resource) -> Result<JsonObject, Status> {
     resource.to_served(stored)

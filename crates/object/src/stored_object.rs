@@ -5,6 +5,7 @@
 //! again.
 
 mod form_memo;
+mod type_fields;
 mod valid_json;
 
 use std::borrow::Cow;
@@ -18,6 +19,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use form_memo::FormMemo;
+use type_fields::TypeFields;
 use valid_json::ValidJson;
 
 /// An encoded object with its resourceVersion, and the metadata that selectors need.
@@ -39,6 +41,8 @@ pub struct StoredObject {
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// What is known about [`Self::body`] under the schema of a custom resource.
     pub form: FormMemo,
+    /// Where [`Self::body`] has `apiVersion` and `kind`; `None` if unknown.
+    type_fields: Option<TypeFields>,
 }
 
 /// Why stored bytes cannot be decoded. Such an object is neither skipped nor overwritten: every read of it fails.
@@ -69,27 +73,48 @@ impl StoredObject {
         let envelope: StoredEnvelope<'_> = parse_object(value)?;
         let metadata_text = envelope.metadata.map_or("{}", RawValue::get);
         let metadata: StoredMetadata<'_> = parse_object(metadata_text.as_bytes())?;
-        let body = match envelope.metadata {
-            _ if revision == 0 && !metadata.has_resource_version => Bytes::copy_from_slice(value),
-            Some(raw) if !metadata.has_resource_version => insert_resource_version(value, raw.get(), revision),
-            _ => set_resource_version(value, revision)?,
+        let type_fields = envelope.type_fields(value);
+        let (body, type_fields) = match envelope.metadata {
+            _ if revision == 0 && !metadata.has_resource_version => (Bytes::copy_from_slice(value), type_fields),
+            Some(raw) if !metadata.has_resource_version => {
+                let (body, position) = insert_resource_version(value, raw.get(), revision);
+                let inserted = body.len() - value.len();
+                (body, type_fields.and_then(|fields| fields.after_insertion(position, inserted)))
+            }
+            _ => {
+                let body = set_resource_version(value, revision)?;
+                let type_fields = find_type_fields(&body)?;
+                (body, type_fields)
+            }
         };
         Ok(Self {
             body,
             revision,
-            api_version: envelope.api_version.into(),
+            api_version: text_of(envelope.api_version)?.into(),
             name: metadata.name.into(),
             namespace: metadata.namespace.into(),
             uid: metadata.uid.into(),
             labels: metadata.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
             form: FormMemo::default(),
+            type_fields,
         })
     }
 
     /// The object with another resourceVersion, such as the revision of its deletion in a watch event.
     pub fn with_revision(&self, revision: u64) -> Self {
         let body = set_resource_version(&self.body, revision).expect("the bytes were parsed when they were read");
-        Self { body, revision, form: FormMemo::default(), ..self.clone() }
+        let type_fields = find_type_fields(&body).expect("the bytes were just encoded");
+        Self { body, revision, form: FormMemo::default(), type_fields, ..self.clone() }
+    }
+
+    /// [`Self::body`] without `apiVersion` and `kind`, in parts; some may be empty.
+    pub fn body_without_type(&self) -> [Bytes; 3] {
+        if let Some(fields) = &self.type_fields {
+            return fields.cut_from(&self.body);
+        }
+        let mut object = self.to_object();
+        remove_type(&mut object);
+        [api::json::to_go_json(&object).into(), Bytes::new(), Bytes::new()]
     }
 
     /// The value of a label.
@@ -117,12 +142,40 @@ impl StoredObject {
     }
 }
 
+/// Removes `apiVersion` and `kind`, which kube-apiserver omits from list items of built-in kinds.
+pub fn remove_type(object: &mut JsonObject) {
+    object.remove("apiVersion");
+    object.remove("kind");
+}
+
 #[derive(Deserialize)]
 struct StoredEnvelope<'a> {
-    #[serde(rename = "apiVersion", borrow, default)]
-    api_version: Cow<'a, str>,
+    #[serde(rename = "apiVersion", borrow)]
+    api_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
+}
+
+impl StoredEnvelope<'_> {
+    fn type_fields(&self, body: &[u8]) -> Option<TypeFields> {
+        TypeFields::find(body, [self.api_version?.get(), self.kind?.get()])
+    }
+}
+
+fn find_type_fields(body: &[u8]) -> Result<Option<TypeFields>, StoredObjectError> {
+    let envelope: StoredEnvelope<'_> = parse_object(body)?;
+    Ok(envelope.type_fields(body))
+}
+
+/// Parses a string; empty if absent.
+fn text_of(value: Option<&RawValue>) -> Result<Cow<'_, str>, StoredObjectError> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    let Some(value) = value else { return Ok(Cow::Borrowed("")) };
+    let text: Text<'_> = serde_json::from_str(value.get()).map_err(not_an_object)?;
+    Ok(text.0)
 }
 
 #[derive(Deserialize)]
@@ -156,15 +209,19 @@ fn reject_other_encodings(value: &[u8]) -> Result<(), StoredObjectError> {
 
 /// Parses a JSON object. The brace is checked first, because serde also reads a struct from an array.
 fn parse_object<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, StoredObjectError> {
-    let not_an_object = |reason: String| StoredObjectError::NotAnObject { reason: reason.into() };
     if text.trim_ascii_start().first() != Some(&b'{') {
-        return Err(not_an_object("it does not begin with a brace".to_owned()));
+        return Err(not_an_object("it does not begin with a brace"));
     }
-    serde_json::from_slice(text).map_err(|error| not_an_object(error.to_string()))
+    serde_json::from_slice(text).map_err(not_an_object)
 }
 
-/// Inserts the resourceVersion as first field of the metadata. `metadata` must be a subslice of `value`.
-fn insert_resource_version(value: &[u8], metadata: &str, revision: u64) -> Bytes {
+fn not_an_object(reason: impl std::fmt::Display) -> StoredObjectError {
+    StoredObjectError::NotAnObject { reason: reason.to_string().into() }
+}
+
+/// Inserts the resourceVersion as first field of the metadata; also returns the position. `metadata` must be a subslice
+/// of `value`.
+fn insert_resource_version(value: &[u8], metadata: &str, revision: u64) -> (Bytes, usize) {
     let after_brace = metadata.as_ptr().addr() - value.as_ptr().addr() + 1;
     let is_empty = metadata[1..].trim_ascii_start().starts_with('}');
     let mut body = BytesMut::with_capacity(value.len() + r#""resourceVersion":"","#.len() + 20);
@@ -174,7 +231,7 @@ fn insert_resource_version(value: &[u8], metadata: &str, revision: u64) -> Bytes
         body.put_u8(b',');
     }
     body.put_slice(&value[after_brace..]);
-    body.freeze()
+    (body.freeze(), after_brace)
 }
 
 /// Parses and re-encodes the object; needed if metadata is absent or already has a resourceVersion.
@@ -217,6 +274,42 @@ mod tests {
             &expect![[r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7","name":"a"},"spec":{}}"#]],
         );
         check(r#"{"metadata": { } }"#, &expect![[r#"{"metadata": {"resourceVersion":"7" } }"#]]);
+    }
+
+    #[test]
+    fn body_without_type_has_all_other_fields() {
+        for value in [
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"},"spec":{"kind":"x"}}"#,
+            r#"{"apiVersion":"v1","data":{"kind":"x"},"kind":"ConfigMap","metadata":{"name":"a"}}"#,
+            r#"{"apiVersion":"v1","data":{},"kind":"ConfigMap","metadata":{"resourceVersion":"3"}}"#,
+            r#"{"metadata":{"name":"a"},"apiVersion":"v1","kind":"Pod","spec":{}}"#,
+            r#"{"metadata":{"name":"a"},"apiVersion":"v1","kind":"Pod"}"#,
+            r#"{"metadata":{}, "apiVersion": "v1", "kind": "Pod", "spec": {}}"#,
+            r#"{"\u006bind":"Pod","apiVersion":"v1","metadata":{}}"#,
+            r#"{"metadata":{}}"#,
+        ] {
+            for revision in [0, 7] {
+                let stored = StoredObject::from_storage(value.as_bytes(), revision).unwrap();
+                for stored in [stored.with_revision(123_456), stored] {
+                    let mut expected = stored.to_object();
+                    remove_type(&mut expected);
+                    let found: JsonObject = serde_json::from_slice(&stored.body_without_type().concat()).unwrap();
+                    assert_eq!(found, expected, "{value}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn body_without_type_shares_bytes_of_compact_objects() {
+        for value in [
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}"#,
+            r#"{"apiVersion":"v1","data":{},"kind":"ConfigMap","metadata":{"name":"a"}}"#,
+        ] {
+            let stored = StoredObject::from_storage(value.as_bytes(), 7).unwrap();
+            let shared = stored.body.as_ptr_range();
+            assert!(stored.body_without_type().iter().all(|part| shared.contains(&part.as_ptr())), "{value}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use ::admission::Operation;
 use api::Status;
 use api::json::JsonObject;
-use edge::Response;
+use bytes::Bytes;
+use edge::{Body, Response};
 use http::StatusCode;
 use object::delete::{self, DeleteOptions, DeleteOutcome};
 use object::{Rejection, StoredObject};
@@ -54,13 +55,12 @@ pub(super) async fn delete_collection(
     let page = page.map_err(error_status::status_for_read_error)?;
     let kind = context.resource.group_version_kind();
     let api_version = api::GroupVersion { group: kind.group, version: kind.version };
-    let mut body = format!(
+    let head = format!(
         r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{}"}},"items":["#,
         context.resource.list_kind(),
         page.revision
-    )
-    .into_bytes();
-    let mut is_first = true;
+    );
+    let mut parts = vec![Bytes::from(head)];
     for cached in &page.entries {
         let CachedValue::Object(stored) = &cached.value else { continue };
         match delete_object(context, cached.key.clone(), &stored.name, &options).await {
@@ -69,14 +69,11 @@ pub(super) async fn delete_collection(
             Err(status) if status.http_code() == 404 => continue,
             Err(status) => return Err(status),
         }
-        if !is_first {
-            body.push(b',');
-        }
-        is_first = false;
-        body.extend_from_slice(&object_codec::encode_served(stored, context.resource)?);
+        let is_first = parts.len() == 1;
+        object_codec::push_list_item(&mut parts, is_first, stored, context.resource)?;
     }
-    body.extend_from_slice(b"]}\n");
-    Ok(json_response(body))
+    parts.push(Bytes::from_static(b"]}\n"));
+    Ok(json_response(Body::from_parts(parts)))
 }
 
 pub(super) enum DeletedObject {

@@ -120,13 +120,10 @@ fn list_response(
     if let Some(encoded) = representation.encode_list(objects, metadata, resource)? {
         return Ok(json_response(encoded));
     }
-    let mut parts = Vec::with_capacity(page.entries.len() * 2 + 2);
+    let mut parts = Vec::with_capacity(page.entries.len() * 3 + 2);
     parts.push(list_head(context, metadata));
     for (at, stored) in stored_objects(page).enumerate() {
-        if at > 0 {
-            parts.push(Bytes::from_static(b","));
-        }
-        parts.push(object_codec::encode_served(stored, resource)?);
+        object_codec::push_list_item(&mut parts, at == 0, stored, resource)?;
     }
     parts.push(Bytes::from_static(b"]}\n"));
     Ok(json_response(Body::from_parts(parts)))

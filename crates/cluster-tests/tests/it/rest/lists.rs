@@ -155,3 +155,25 @@ fn list_is_returned_as_table_or_partial_metadata() {
         assert!(metadata["items"][0]["data"].is_null());
     });
 }
+
+#[test]
+fn items_of_built_in_kinds_have_neither_kind_nor_version() {
+    for_each_store_async(async |client| {
+        let mut object = config_map("a");
+        object["data"] = json!({"kind": "x"});
+        client.create(CONFIG_MAPS_PATH, &object).await;
+        let created = client.get(&format!("{CONFIG_MAPS_PATH}/a")).await.json();
+        let mut expected = created.clone();
+        expected.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
+        let list = client.get(&format!("{CONFIG_MAPS_PATH}?fieldSelector=metadata.name%3Da")).await.json();
+        assert_eq!((&list["kind"], &list["items"]), (&json!("ConfigMapList"), &json!([expected])));
+        let deleted = client.delete(&format!("{CONFIG_MAPS_PATH}?fieldSelector=metadata.name%3Da")).await.json();
+        assert_eq!((&deleted["kind"], &deleted["items"]), (&json!("ConfigMapList"), &json!([expected])));
+        // An object that is stored in another version.
+        let event =
+            json!({"metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"namespace": "default"}});
+        assert_eq!(client.create("/api/v1/namespaces/default/events", &event).await.status, 201);
+        let list = client.get("/apis/events.k8s.io/v1/namespaces/default/events").await.json();
+        assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&json!("EventList"), &Value::Null), "{list}");
+    });
+}
