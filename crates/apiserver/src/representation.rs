@@ -10,6 +10,7 @@ use bytes::Bytes;
 use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table};
 use object::{StoredObject, partial_object_metadata};
 use serde_json::Value;
+use store::Revision;
 
 use crate::object_codec;
 use crate::resource::Resource;
@@ -72,16 +73,53 @@ impl ObjectRepresentation {
         resource: &Resource,
         column_definitions: ColumnDefinitions,
     ) -> Result<Bytes, Status> {
-        let object = || object_codec::decode_served(stored, resource);
+        if self == Self::Full {
+            return object_codec::encode_served(stored, resource);
+        }
+        let object = object_codec::decode_served(stored, resource)?;
+        Ok(self.encode_decoded(object, Revision(stored.revision), resource, column_definitions))
+    }
+
+    /// Encodes the object of a bookmark: the resourceVersion alone and, after the initial events of a watch, the
+    /// annotation that says so. It has the representation of all other objects of the watch.
+    pub(crate) fn encode_bookmark(
+        self,
+        revision: Revision,
+        ends_initial_events: bool,
+        resource: &Resource,
+        column_definitions: ColumnDefinitions,
+    ) -> Bytes {
+        let kind = resource.group_version_kind();
+        let api_version = api::GroupVersion { group: kind.group, version: kind.version };
+        let annotations =
+            if ends_initial_events { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
+        let object = format!(
+            r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}"{annotations}}}}}"#,
+            kind.kind
+        );
+        if self == Self::Full {
+            return object.into();
+        }
+        let object = serde_json::from_str(&object).expect("the bookmark is an object");
+        self.encode_decoded(object, revision, resource, column_definitions)
+    }
+
+    fn encode_decoded(
+        self,
+        object: JsonObject,
+        revision: Revision,
+        resource: &Resource,
+        column_definitions: ColumnDefinitions,
+    ) -> Bytes {
         let value = match self {
-            Self::Full => return object_codec::encode_served(stored, resource),
-            Self::PartialMetadata(version) => partial_object_metadata::object(&object()?, meta_api_version(version)),
+            Self::Full => Value::Object(object),
+            Self::PartialMetadata(version) => partial_object_metadata::object(&object, meta_api_version(version)),
             Self::Table(version, include) => {
-                let metadata = ListMeta { resource_version: stored.revision.to_string(), ..ListMeta::default() };
-                build_resource_table(&[object()?], &metadata, resource, version, include, column_definitions)
+                let metadata = ListMeta { resource_version: revision.to_string(), ..ListMeta::default() };
+                build_resource_table(&[object], &metadata, resource, version, include, column_definitions)
             }
         };
-        Ok(api::json::to_go_json(&value).into())
+        api::json::to_go_json(&value).into()
     }
 
     /// Encodes a list; `None` for full objects, whose cached bytes the caller sends. `objects` is then not called.

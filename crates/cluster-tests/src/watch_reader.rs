@@ -39,6 +39,14 @@ impl WatchReader {
         }
     }
 
+    /// Opens a watch with an `Accept` header; fails unless the status is 200.
+    pub async fn open_accepting(client: &Client, path: &str, accept: &str) -> Self {
+        let request = client.request_builder(Method::GET, path).header(http::header::ACCEPT, accept);
+        let response = client.send_streaming(request, Bytes::new()).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        Self { body: response.into_body(), buffer: Vec::new() }
+    }
+
     /// Opens a watch; `None` if the server is unreachable.
     pub async fn open_if_reachable(client: &Client, path: &str) -> Option<Result<Self, StatusCode>> {
         let response = client.try_send_streaming(client.request_builder(Method::GET, path)).await?;

@@ -132,16 +132,6 @@ fn expired_status(expired: WatchExpired) -> Status {
     Status::expired(expired.to_string())
 }
 
-fn encode_bookmark(resource: &Resource, revision: Revision, extra_metadata: &str) -> Bytes {
-    let kind = resource.group_version_kind();
-    let api_version = api::GroupVersion { group: kind.group, version: kind.version };
-    let object = format!(
-        r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}"{extra_metadata}}}}}"#,
-        kind.kind
-    );
-    object_codec::encode_watch_event("BOOKMARK", object.as_bytes())
-}
-
 impl RequestContext<'_> {
     /// Waits for the cache to load its history. Before that every revision would be reported as expired.
     async fn wait_for_history(&self) -> Result<(), Status> {
@@ -316,7 +306,7 @@ impl WatchStream {
             () = tokio::time::sleep_until(self.next_bookmark), if self.bookmark_mode != BookmarkMode::None => {
                 self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
                 let revision = self.watcher.delivered_revision();
-                self.pending_chunks.push_back(encode_bookmark(&self.resource, revision, ""));
+                self.queue_bookmark(revision, false);
             }
             () = tokio::time::sleep_until(self.deadline) => self.is_ended = true,
             () = self.stop_token.cancelled() => self.is_ended = true,
@@ -333,11 +323,17 @@ impl WatchStream {
         let is_read = self.initial_items.is_empty() && !self.is_ended;
         if let Some(reader) = self.initial_reader.take_if(|_| is_read) {
             if self.bookmark_mode == BookmarkMode::AfterInitialEvents {
-                let end = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
-                self.pending_chunks.push_back(encode_bookmark(&self.resource, reader.revision(), end));
+                self.queue_bookmark(reader.revision(), true);
             }
             self.next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
         }
+    }
+
+    fn queue_bookmark(&mut self, revision: Revision, ends_initial_events: bool) {
+        let columns = column_definitions_for(!self.has_sent_object);
+        let object = self.representation.encode_bookmark(revision, ends_initial_events, &self.resource, columns);
+        self.has_sent_object = true;
+        self.pending_chunks.push_back(object_codec::encode_watch_event("BOOKMARK", &object));
     }
 
     fn read_initial_batch(&mut self, items_max: usize) {

@@ -61,6 +61,25 @@ fn initial_events_end_with_a_resumable_bookmark() {
 }
 
 #[test]
+fn bookmark_has_the_representation_of_the_watch() {
+    for_each_store_async(async |client| {
+        let query = "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
+        let path = format!("{CONFIG_MAPS_PATH}?watch=true&labelSelector=a%3Db&{query}");
+        for (kind, rows) in [("Table", json!([["", 0, "<unknown>"]])), ("PartialObjectMetadata", json!([]))] {
+            let accept = format!("application/json;as={kind};v=v1;g=meta.k8s.io");
+            let mut lines = WatchReader::open_accepting(&client, &path, &accept).await;
+            let bookmark = lines.next_event().await;
+            let object = &bookmark["object"];
+            assert_eq!((&bookmark["type"], &object["kind"]), (&json!("BOOKMARK"), &json!(kind)), "{bookmark}");
+            let found = object["rows"].as_array().into_iter().flatten().map(|row| row["cells"].clone()).collect();
+            assert_eq!(Value::Array(found), rows);
+            let with_annotation = if kind == "Table" { &object["rows"][0]["object"] } else { object };
+            assert_eq!(with_annotation["metadata"]["annotations"]["k8s.io/initial-events-end"], "true", "{bookmark}");
+        }
+    });
+}
+
+#[test]
 fn selector_watch_sends_added_and_deleted_as_labels_change() {
     for_each_store_async(async |client| {
         let created = client.create(CONFIG_MAPS_PATH, &config_map("a")).await.json();
