@@ -49,9 +49,11 @@ pub(crate) struct TypeCheckFailure {
 }
 
 /// Rejects a body that kube-apiserver's decoder would not accept: once stored, it would break every list of a
-/// kube-apiserver on the same storage. Strict validation also rejects unknown and duplicate fields.
+/// kube-apiserver on the same storage. Strict validation also rejects unknown and duplicate fields; they are reported in
+/// the order of the JSON `body`, if the object was decoded from one.
 pub(crate) fn check_body_types(
     decoded: Decoded<JsonObject>,
+    body: Option<&[u8]>,
     release: Release,
     kind: GroupVersionKind<&str>,
     validation: FieldValidation,
@@ -63,6 +65,9 @@ pub(crate) fn check_body_types(
     match check_types(&object, struct_type) {
         Ok(found) => errors.extend(found),
         Err(mismatch) => return Err(TypeCheckFailure { reason: mismatch.to_string(), object }),
+    }
+    if let Some(body) = body {
+        decode::sort_field_errors(body, &mut errors);
     }
     if validation == FieldValidation::Strict
         && let Some(reason) = strict_decoding_error(&errors)

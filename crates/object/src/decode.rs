@@ -3,6 +3,7 @@
 //! Decoded objects nest no deeper than [`DEPTH_MAX`], and their metadata fields have the right types; the rest of the
 //! crate relies on both.
 
+mod error_order;
 mod json;
 mod metadata_types;
 mod yaml;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::rejection::Rejection;
 use crate::unstructured::{metadata_mut, metadata_string};
 
+pub use error_order::sort_field_errors;
 pub use metadata_types::go_json_type_name;
 
 /// Maximum nesting depth of a body. The JSON parser allows 127 levels, and the levels that the server adds must fit

@@ -15,6 +15,18 @@ pub(super) fn parse(body: &[u8]) -> Result<Decoded<Value>, String> {
     Ok(Decoded { value, duplicate_fields: seen.duplicates })
 }
 
+const DUPLICATE: &str = "duplicate field";
+
+/// The text of a strict decoding error for a field that an object has twice.
+pub(super) fn duplicate_field(path: &str) -> String {
+    format!("{DUPLICATE} {path:?}")
+}
+
+/// True for the text of [`duplicate_field`].
+pub(super) fn is_duplicate(error: &str) -> bool {
+    error.starts_with(DUPLICATE)
+}
+
 /// The text of Go's parser for a body that ends too early.
 #[expect(clippy::needless_pass_by_value, reason = "used with map_err, which passes errors by value")]
 fn parse_error(error: serde_json::Error) -> String {
@@ -108,7 +120,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             self.tracker.path.push_str(&name);
             let value = fields.next_value_seed(ValueSeed { tracker: &mut *self.tracker, depth })?;
             if map.insert(name, value).is_some() && self.tracker.duplicates.len() < REPORTED_DUPLICATES_MAX {
-                self.tracker.duplicates.push(format!("duplicate field {:?}", self.tracker.path));
+                self.tracker.duplicates.push(duplicate_field(&self.tracker.path));
             }
             self.tracker.path.truncate(here);
         }

@@ -62,3 +62,21 @@ fn malformed_requests_are_rejected_and_the_server_keeps_serving() {
         assert_eq!(client.create(CONFIG_MAPS_PATH, &config_map("still-here")).await.status, 201);
     });
 }
+
+#[test]
+fn strict_validation_reports_fields_in_the_order_of_the_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start_on_sqlite(folder.path(), &[]);
+    block_on(async {
+        let client = server.admin();
+        let body =
+            r#"{"metadata": {"name": "a"}, "z": 1, "immutable": true, "immutable": false, "b": {"x": 1, "x": 2}}"#;
+        let path = format!("{CONFIG_MAPS_PATH}?fieldValidation=Strict");
+        let refused = client.send_body(Method::POST, &path, "application/json", body.into()).await;
+        assert_eq!(
+            refused.summary(),
+            "400 ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"z\", \
+             duplicate field \"immutable\", unknown field \"b\""
+        );
+    });
+}
