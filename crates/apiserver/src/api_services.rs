@@ -45,12 +45,19 @@ pub struct ApiServiceController {
     cluster: Option<Arc<Cluster>>,
     /// True once this server may write.
     has_joined: watch::Receiver<bool>,
+    /// True once the automatic APIServices were written.
+    has_registered: watch::Sender<bool>,
 }
 
 impl ApiServiceController {
     /// Creates the controller. It writes nothing before `has_joined` is true.
     pub fn new(server: Arc<ApiServer>, cluster: Option<Arc<Cluster>>, has_joined: watch::Receiver<bool>) -> Self {
-        Self { server, cluster, has_joined }
+        Self { server, cluster, has_joined, has_registered: watch::Sender::new(false) }
+    }
+
+    /// Becomes true once the automatic APIServices of this server are stored, and stays so.
+    pub fn has_registered(&self) -> watch::Receiver<bool> {
+        self.has_registered.subscribe()
     }
 
     /// Runs until `stop`.
@@ -59,7 +66,10 @@ impl ApiServiceController {
     }
 
     async fn control(mut self) {
-        let Some(resource) = self.server.resolve(API_SERVICES) else { return std::future::pending().await };
+        let Some(resource) = self.server.resolve(API_SERVICES) else {
+            self.has_registered.send_replace(true);
+            return std::future::pending().await;
+        };
         // Fails when the server stops.
         if self.has_joined.wait_for(|has_joined| *has_joined).await.is_err() {
             return std::future::pending().await;
@@ -77,6 +87,7 @@ impl ApiServiceController {
             let wait = match &result {
                 Ok(()) => {
                     backoff.reset();
+                    self.has_registered.send_replace(true);
                     None
                 }
                 Err(status) => {

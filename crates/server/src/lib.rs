@@ -10,6 +10,7 @@ mod certificates;
 mod config;
 mod controllers;
 pub mod gateway;
+mod health_checks;
 mod kubeconfig;
 mod peers;
 mod run;

@@ -11,7 +11,7 @@ use apiserver::definitions::DefinitionController;
 use apiserver::rbac_index::{self, RbacIndexUpdater};
 use apiserver::storage_ports::PeeringStorage;
 use apiserver::{ApiServer, ApiServiceController, ServiceAllocationController, WebhookConfig, bootstrap};
-use edge::health::{HealthCheck, HealthChecks, HealthPages};
+use edge::health::HealthChecks;
 use edge::metrics::Metrics;
 use edge::pipeline::Pipeline;
 use membership::presence::{DuplicateIdentityError, Presence};
@@ -25,6 +25,7 @@ use transport::serving::Acceptor;
 use crate::audit::AuditConfig;
 use crate::certificates::{self, ServerCertificates};
 use crate::config::Config;
+use crate::health_checks::health_checks;
 use crate::storage::{StorageProbe, StoreHandle};
 use crate::storageversion::{self, PreparedStorageVersions, RunningStorageVersions};
 use crate::{STOP_GRACE, check_draining, controllers, peers, stop_tasks};
@@ -83,9 +84,11 @@ impl Server {
         let putting =
             bootstrap::run(core.server.clone(), settings, core.policy_progress.clone(), started.clone(), permitted);
         tasks.spawn_once("bootstrap", putting);
-        start_api_services(&core, cluster.as_ref(), &tasks);
+        let has_registered = start_api_services(&core, cluster.as_ref(), &tasks);
         let probe = StorageProbe::start(store.store(), &tasks);
-        let mut checks = health_checks(probe, &core, started, draining.clone(), cluster.as_ref());
+        let mut checks = health_checks(probe, &core, started, &has_registered);
+        checks.extend(cluster.as_ref().map(peers::StartedPeers::health_checks).into_iter().flatten());
+        checks.push(check_draining(draining.clone()));
         checks.extend(versions.as_ref().map(RunningStorageVersions::health_checks).into_iter().flatten());
         let health = HealthChecks::new(checks);
         health.register(&metrics);
@@ -200,12 +203,12 @@ fn handler_config(
 }
 
 /// Watch cache, registry and REST handlers over the store.
-struct ServerCore {
-    cache: WatchCache,
+pub(crate) struct ServerCore {
+    pub(crate) cache: WatchCache,
     registry: Registry,
-    server: Arc<ApiServer>,
+    pub(crate) server: Arc<ApiServer>,
     /// Tells when the RBAC index is filled.
-    policy_progress: rbac_index::RbacIndexProgress,
+    pub(crate) policy_progress: rbac_index::RbacIndexProgress,
 }
 
 impl ServerCore {
@@ -251,60 +254,17 @@ impl ServerCore {
     }
 }
 
-/// Keeps the automatic APIServices. Without a cluster there is nothing to join before that.
-fn start_api_services(core: &ServerCore, cluster: Option<&peers::StartedPeers>, tasks: &Tasks) {
+/// Keeps the automatic APIServices. Without a cluster there is nothing to join before that. Returns whether all were
+/// written once.
+fn start_api_services(
+    core: &ServerCore,
+    cluster: Option<&peers::StartedPeers>,
+    tasks: &Tasks,
+) -> watch::Receiver<bool> {
     let members = cluster.map(|started| started.participant.cluster().clone());
     let has_joined = cluster.map_or_else(|| watch::Sender::new(true).subscribe(), |it| it.joined.subscribe());
     let api_services = ApiServiceController::new(core.server.clone(), members, has_joined);
+    let has_registered = api_services.has_registered();
     tasks.spawn("api-services", |stop| api_services.run(stop));
-}
-
-fn health_checks(
-    probe: StorageProbe,
-    core: &ServerCore,
-    started: bootstrap::BootstrapProgress,
-    draining: CancellationToken,
-    cluster: Option<&peers::StartedPeers>,
-) -> Vec<HealthCheck> {
-    let (cache, known) = (core.cache.clone(), core.policy_progress.clone());
-    let readiness_probe = probe.clone();
-    let namespaces = started.clone();
-    let finished = |started: &bootstrap::BootstrapProgress| {
-        if started.is_done() { Ok(()) } else { Err("not finished".to_owned()) }
-    };
-    let mut checks = vec![
-        HealthCheck::new("log", HealthPages::All, || Ok(())),
-        HealthCheck::new("etcd", HealthPages::All, move || probe.check()),
-        HealthCheck::new("etcd-readiness", HealthPages::ReadyOnly, move || readiness_probe.check()),
-        HealthCheck::new("informer-sync", HealthPages::ReadyOnly, move || {
-            match (cache.has_synced(), known.has_synced()) {
-                (false, _) => Err("the watch cache has not synced".to_owned()),
-                (true, false) => Err("the RBAC index has not synced".to_owned()),
-                (true, true) => Ok(()),
-            }
-        }),
-        HealthCheck::new("poststarthook/rbac/bootstrap-roles", HealthPages::All, move || finished(&started)),
-        HealthCheck::new("poststarthook/start-system-namespaces-controller", HealthPages::All, move || {
-            finished(&namespaces)
-        }),
-    ];
-    let extension_apis = core.server.extension_apis();
-    checks.push(HealthCheck::new("poststarthook/apiservice-discovery-controller", HealthPages::ReadyOnly, move || {
-        match extension_apis.has_synced() {
-            true => Ok(()),
-            false => Err("not every extension API server was asked yet".to_owned()),
-        }
-    }));
-    let definitions = core.server.definitions();
-    checks.push(HealthCheck::new(
-        "poststarthook/crd-informer-synced",
-        HealthPages::ReadyOnly,
-        move || match definitions.has_synced() {
-            true => Ok(()),
-            false => Err("the custom resource definitions have not been read yet".to_owned()),
-        },
-    ));
-    checks.extend(cluster.map(peers::StartedPeers::health_checks).into_iter().flatten());
-    checks.push(check_draining(draining));
-    checks
+    has_registered
 }
