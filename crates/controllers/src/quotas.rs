@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::quota::{self, Evaluator, ResourceList};
-use futures_util::future::BoxFuture;
+use api::GroupResource;
+use futures_util::future::{AbortHandle, BoxFuture, abortable};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use kinds::FeatureGates;
 use serde_json::Value;
@@ -58,13 +59,15 @@ pub(crate) async fn run(config: Config) {
         discovery_cache: Mutex::new(DiscoveryCache::new(config.client.clone())),
         config: config.clone(),
     });
-    let mut informers: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+    let mut informers = FuturesUnordered::new();
     let start = |id: usize, path: String, query: &'static str, detail| {
         let scope = InformerScope { path, query, detail };
         let sink = EventSink { id, events: sender.clone() };
-        Box::pin(run_informer(config.client.clone(), scope, sink)) as BoxFuture<'static, ()>
+        abortable(Box::pin(run_informer(config.client.clone(), scope, sink)))
     };
-    informers.push(start(QUOTAS, "/api/v1/resourcequotas".to_owned(), "", ObjectDetail::Full));
+    let (quotas, _) = start(QUOTAS, "/api/v1/resourcequotas".to_owned(), "", ObjectDetail::Full);
+    informers.push(quotas);
+    let mut ends: HashMap<usize, AbortHandle> = HashMap::new();
     let mut view = QuotaView::default();
     let mut queue: WorkQueue<QuotaKey> = WorkQueue::new(BACKOFF);
     let mut running: FuturesUnordered<BoxFuture<'static, (QuotaKey, Pass)>> = FuturesUnordered::new();
@@ -82,8 +85,14 @@ pub(crate) async fn run(config: Config) {
         config.gauges.set(queue.len(), queue.oldest_since());
         let due = queue.next_due().filter(|_| running.len() < CONCURRENT_QUOTAS);
         tokio::select! {
-            Some(()) = informers.next() => {}
+            // An informer only ends when it is aborted.
+            Some(_) = informers.next() => {}
             Some((id, event)) = events.recv() => {
+                if view.forget_unserved(id, &event)
+                    && let Some(end) = ends.remove(&id)
+                {
+                    end.abort();
+                }
                 for key in view.apply(id, event) {
                     queue.add(&key, Instant::now());
                 }
@@ -91,9 +100,11 @@ pub(crate) async fn run(config: Config) {
             Some((key, pass)) = running.next() => {
                 queue.finish(&key, pass.result, Instant::now());
                 for resource in pass.resources {
-                    if let Some(id) = view.add_resource(&resource) {
+                    if let Some(id) = view.add_resource(resource.group_resource()) {
                         let query = if view.is_pods(id) { RUNNING_PODS } else { "" };
-                        informers.push(start(id, resource.path(""), query, ObjectDetail::Metadata));
+                        let (informer, end) = start(id, resource.path(""), query, ObjectDetail::Metadata);
+                        informers.push(informer);
+                        ends.insert(id, end);
                     }
                 }
             }
@@ -108,8 +119,10 @@ pub(crate) async fn run(config: Config) {
 struct QuotaView {
     /// With the spec, since each charge changes the status.
     quotas: HashMap<Uid, (QuotaKey, Option<Value>)>,
-    /// Watched resources with their groups; the informer of the first has the number after [`QUOTAS`].
-    resources: Vec<(String, String)>,
+    /// Watched resources with their groups, by the number of the informer.
+    resources: HashMap<usize, (String, String)>,
+    /// The number of the last informer; [`QUOTAS`] at first.
+    last_id: usize,
     /// Objects that may shrink: of services and claims.
     seen: HashSet<(usize, Uid)>,
 }
@@ -119,7 +132,9 @@ impl QuotaView {
     fn apply(&mut self, id: usize, event: InformerEvent) -> Vec<QuotaKey> {
         match event {
             InformerEvent::Unavailable(error) => {
-                tracing::warn!(%error, "failed to watch objects of quotas, will retry");
+                if id == QUOTAS || self.resources.contains_key(&id) {
+                    tracing::warn!(%error, "failed to watch objects of quotas, will retry");
+                }
                 Vec::new()
             }
             InformerEvent::Applied(seen) if id == QUOTAS => {
@@ -142,7 +157,7 @@ impl QuotaView {
                 self.all()
             }
             InformerEvent::Applied(seen) => {
-                let may_shrink = self.resources.get(id - 1).is_some_and(|(group, resource)| {
+                let may_shrink = self.resources.get(&id).is_some_and(|(group, resource)| {
                     matches!((&**group, &**resource), ("", "services" | "persistentvolumeclaims"))
                 });
                 let is_update = may_shrink && !self.seen.insert((id, seen.metadata.uid.clone()));
@@ -164,17 +179,29 @@ impl QuotaView {
     }
 
     /// The number of the informer to start; `None` if the resource is watched.
-    fn add_resource(&mut self, resource: &DiscoveredResource) -> Option<usize> {
-        let name = (resource.name.group.to_string(), resource.name.resource.to_string());
-        if self.resources.contains(&name) {
+    fn add_resource(&mut self, resource: GroupResource<&str>) -> Option<usize> {
+        let name = (resource.group.to_owned(), resource.resource.to_owned());
+        if self.resources.values().any(|watched| *watched == name) {
             return None;
         }
-        self.resources.push(name);
-        Some(self.resources.len())
+        self.last_id += 1;
+        self.resources.insert(self.last_id, name);
+        Some(self.last_id)
+    }
+
+    /// Forgets the resource of an informer if it is no longer served there, such as after the deletion of a definition;
+    /// returns true if it was watched. A later pass over a quota watches it again where it is served then.
+    fn forget_unserved(&mut self, id: usize, event: &InformerEvent) -> bool {
+        let InformerEvent::Unavailable(error) = event else { return false };
+        let is_forgotten = error.is_resource_not_served() && self.resources.remove(&id).is_some();
+        if is_forgotten {
+            self.seen.retain(|(informer, _)| *informer != id);
+        }
+        is_forgotten
     }
 
     fn is_pods(&self, id: usize) -> bool {
-        self.resources.get(id - 1).is_some_and(|(group, resource)| group.is_empty() && resource == "pods")
+        self.resources.get(&id).is_some_and(|(group, resource)| group.is_empty() && resource == "pods")
     }
 }
 
@@ -249,3 +276,6 @@ impl UsageCalculator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
