@@ -40,7 +40,7 @@ pub(crate) fn health_checks(
     probe: StorageProbe,
     core: &ServerCore,
     started: BootstrapProgress,
-    has_registered: watch::Receiver<bool>,
+    has_registered: &watch::Receiver<bool>,
 ) -> Vec<HealthCheck> {
     let (cache, policies) = (core.cache.clone(), core.policy_progress.clone());
     let readiness_probe = probe.clone();

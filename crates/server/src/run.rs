@@ -86,7 +86,7 @@ impl Server {
         tasks.spawn_once("bootstrap", putting);
         let has_registered = start_api_services(&core, cluster.as_ref(), &tasks);
         let probe = StorageProbe::start(store.store(), &tasks);
-        let mut checks = health_checks(probe, &core, started, has_registered);
+        let mut checks = health_checks(probe, &core, started, &has_registered);
         checks.extend(cluster.as_ref().map(peers::StartedPeers::health_checks).into_iter().flatten());
         checks.push(check_draining(draining.clone()));
         checks.extend(versions.as_ref().map(RunningStorageVersions::health_checks).into_iter().flatten());

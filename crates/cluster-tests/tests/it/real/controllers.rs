@@ -116,11 +116,13 @@ async fn perform(client: &Client) -> Vec<String> {
         json!({"pods": "3", "requests.cpu": "1", "count/configmaps": "4", "services": "2", "services.nodeports": "1"});
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}});
     create(&format!("{NAMESPACE}/resourcequotas"), &quota).await;
-    let status = async || client.get(&format!("{NAMESPACE}/resourcequotas/q")).await.json()["status"].clone();
+    let read = async || client.get(&format!("{NAMESPACE}/resourcequotas/q")).await.json();
     let settled = async |used: &Value| {
         eventually("the quota is true", async || {
-            let found = status().await;
-            if found["used"] == *used { Ok(()) } else { Err(format!("{found} is not {used}")) }
+            let quota = read().await;
+            let (hard, found) = (&quota["spec"]["hard"], &quota["status"]);
+            let is_true = found["used"] == *used && found["hard"] == *hard;
+            if is_true { Ok(()) } else { Err(format!("{found} is not {used} of {hard}")) }
         })
         .await;
     };
@@ -137,7 +139,7 @@ async fn perform(client: &Client) -> Vec<String> {
         settled(&step.used).await;
         let seen = if response.status.is_success() { response.status.to_string() } else { response.summary() };
         lines.push(format!("{number} {} {}: {seen}", step.method, step.path));
-        lines.push(status().await.to_string());
+        lines.push(read().await["status"].to_string());
     }
     lines
 }
