@@ -57,7 +57,10 @@ pub(crate) fn read_object(
     record.set_request_object(|| serde_json::to_vec(&decoded.value).expect("a decoded object is valid JSON"));
     let checked = match expected.custom {
         Some(resource) => built_in_types::check_custom_body(decoded, resource, validation),
-        None => built_in_types::check_body_types(decoded, expected.release, expected.kind, validation),
+        None => {
+            let source = (encoding == Encoding::Json).then_some(&*body);
+            built_in_types::check_body_types(decoded, source, expected.release, expected.kind, validation)
+        }
     };
     built_in_types::or_bad_request(checked, expected.kind)
 }

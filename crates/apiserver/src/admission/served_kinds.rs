@@ -84,7 +84,7 @@ impl ServedKinds for RequestKinds<'_> {
         }
         let gates = &self.server.feature_gates;
         let validation = if is_strict { FieldValidation::Strict } else { FieldValidation::Ignore };
-        let checked = built_in_types::check_body_types(decoded, gates.release(), kind, validation);
+        let checked = built_in_types::check_body_types(decoded, None, gates.release(), kind, validation);
         let mut object = checked.map_err(reason)?.object;
         built_in_types::set_defaults(&mut object, gates, kind);
         Ok(object)

@@ -148,7 +148,7 @@ fn convert_to_kind(context: RequestContext<'_>, object: &mut JsonObject) -> Resu
     }
     let decoded = Decoded { value: decoded, duplicate_fields: Vec::new() };
     let release = context.server.served_resources.release();
-    let checked = built_in_types::check_body_types(decoded, release, kind, FieldValidation::Ignore);
+    let checked = built_in_types::check_body_types(decoded, None, release, kind, FieldValidation::Ignore);
     *object = checked.map_err(|TypeCheckFailure { object, reason }| failed(&object, &reason))?.object;
     Ok(())
 }

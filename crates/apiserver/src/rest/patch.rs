@@ -99,7 +99,7 @@ impl PatchRequest {
             built_in_types::check_custom_body(decoded, context.resource, self.validation)
         } else {
             let release = context.server.served_resources.release();
-            built_in_types::check_body_types(decoded, release, kind, self.validation)
+            built_in_types::check_body_types(decoded, None, release, kind, self.validation)
         };
         checked.map_err(|TypeCheckFailure { object, reason }| reject(patch::invalid_result(&object.into(), reason)))
     }
