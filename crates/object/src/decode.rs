@@ -3,6 +3,7 @@
 //! Decoded objects nest no deeper than [`DEPTH_MAX`], and their metadata fields have the right types; the rest of the
 //! crate relies on both.
 
+mod go_syntax;
 mod json;
 mod metadata_types;
 mod yaml;
@@ -63,6 +64,8 @@ pub fn decode_untyped_object(
         };
         unrecognized_object(body, expected, &reason)
     })?;
+    // Go reads null as an object without fields.
+    let value = if value.is_null() { Map::new().into() } else { value };
     let Value::Object(object) = value else {
         let reason = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ \
