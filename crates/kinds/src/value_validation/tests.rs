@@ -409,3 +409,8 @@ fn messages_show_values_in_the_order_of_go_structs() {
     let shown = errors_of("apps", "Deployment", &deployment).into_iter().find(|error| error.contains("strategy"));
     expect![[r#"spec.strategy: Unsupported value: {"Type":"x","RollingUpdate":{"MaxUnavailable":1,"MaxSurge":"25%"}}: supported values: "Recreate", "RollingUpdate""#]].assert_eq(&shown.unwrap_or_default());
 }
+
+#[test]
+fn amounts_beyond_all_numbers_are_whole() {
+    check_valid("", "ResourceQuota", &json!({"spec": {"hard": {"pods": "1e400"}}}));
+}
