@@ -4,7 +4,10 @@ use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status, query};
 use kinds::{FeatureGates, Release, defaults, gated_fields, types_of, update_validation};
 use object::decode::{self, Decoded};
-use schema::{cannot_be_handled_message, check_types, drop_unknown_fields, normalize, strict_decoding_error};
+use schema::{
+    cannot_be_handled_message, check_types, check_types_of_document, drop_unknown_fields, normalize,
+    strict_decoding_error,
+};
 
 use crate::resource::Resource;
 
@@ -49,11 +52,11 @@ pub(crate) struct TypeCheckFailure {
 }
 
 /// Rejects a body that kube-apiserver's decoder would not accept: once stored, it would break every list of a
-/// kube-apiserver on the same storage. Strict validation also rejects unknown and duplicate fields; they are reported in
-/// the order of the JSON `body`, if the object was decoded from one.
+/// kube-apiserver on the same storage. Strict validation also rejects unknown and duplicate fields. `source` is the JSON
+/// that was decoded; its order decides which of several errors is reported, and in which order.
 pub(crate) fn check_body_types(
     decoded: Decoded<JsonObject>,
-    body: Option<&[u8]>,
+    source: Option<&[u8]>,
     release: Release,
     kind: GroupVersionKind<&str>,
     validation: FieldValidation,
@@ -62,12 +65,16 @@ pub(crate) fn check_body_types(
     let Some(struct_type) = types_of(release).for_kind(kind) else {
         return Ok(CheckedObject { object, warnings: Vec::new() });
     };
-    match check_types(&object, struct_type) {
+    let checked = match source {
+        Some(source) => check_types_of_document(&object, source, struct_type),
+        None => check_types(&object, struct_type),
+    };
+    match checked {
         Ok(found) => errors.extend(found),
         Err(mismatch) => return Err(TypeCheckFailure { reason: mismatch.to_string(), object }),
     }
-    if let Some(body) = body {
-        decode::sort_field_errors(body, &mut errors);
+    if let Some(source) = source {
+        decode::sort_field_errors(source, &mut errors);
     }
     if validation == FieldValidation::Strict
         && let Some(reason) = strict_decoding_error(&errors)

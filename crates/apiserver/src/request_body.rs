@@ -58,8 +58,8 @@ pub(crate) fn read_object(
     let checked = match expected.custom {
         Some(resource) => built_in_types::check_custom_body(decoded, resource, validation),
         None => {
-            let json = (encoding == Encoding::Json).then_some(&*body);
-            built_in_types::check_body_types(decoded, json, expected.release, expected.kind, validation)
+            let source = (encoding == Encoding::Json).then_some(&*body);
+            built_in_types::check_body_types(decoded, source, expected.release, expected.kind, validation)
         }
     };
     built_in_types::or_bad_request(checked, expected.kind)

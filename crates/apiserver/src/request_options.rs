@@ -298,7 +298,7 @@ impl WriteOptions {
             errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
         }
         errors.extend(object::validate::validate_manager_name(&field_manager, "fieldManager"));
-        let dry_runs = || query::pairs(query).filter(|(key, value)| key == "dryRun" && !value.is_empty());
+        let dry_runs = || query::pairs(query).filter(|(key, _)| key == "dryRun");
         // Kubernetes shows all values, once.
         let shown: Vec<_> = dry_runs().map(|(_, value)| value.into_owned()).collect();
         if shown.iter().any(|value| value != "All") {

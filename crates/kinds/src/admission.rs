@@ -15,9 +15,13 @@ use serde_json::Value;
 use crate::reset_fields;
 use crate::strategy::{AdmissionObject, KindStrategy, RULES};
 
+/// Of webhooks, policies and bindings.
+const RULES_OF_POLICIES: KindRules =
+    KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES };
+
 pub(crate) static WEBHOOK_STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,
-    rules: KindRules { generation: GenerationRule::Counted, allows_unconditional_update: false, ..RULES },
+    rules: RULES_OF_POLICIES,
     validate: webhooks::check_webhooks,
     columns: WEBHOOKS,
     admission: Some(AdmissionObject::Webhooks),
@@ -27,7 +31,7 @@ pub(crate) static WEBHOOK_STRATEGY: KindStrategy = KindStrategy {
 pub(crate) static VALIDATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
     reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
     allows_any_finalizer: true,
-    rules: KindRules { generation: GenerationRule::Counted, status: StatusSubresource::StatusOnly, ..RULES },
+    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES_OF_POLICIES },
     validate: policies::check_validating_policy,
     validate_status: policies::check_policy_status,
     columns: VALIDATING_POLICIES,
@@ -37,7 +41,7 @@ pub(crate) static VALIDATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
 
 pub(crate) static MUTATING_POLICY_STRATEGY: KindStrategy = KindStrategy {
     allows_any_finalizer: true,
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
+    rules: RULES_OF_POLICIES,
     validate: policies::check_mutating_policy,
     columns: MUTATING_POLICIES,
     admission: Some(AdmissionObject::Policy),
@@ -56,12 +60,8 @@ pub(crate) static MUTATING_BINDING_STRATEGY: KindStrategy = KindStrategy {
     ..BINDING_STRATEGY
 };
 
-const BINDING_STRATEGY: KindStrategy = KindStrategy {
-    allows_any_finalizer: true,
-    rules: KindRules { generation: GenerationRule::Counted, ..RULES },
-    columns: BINDINGS,
-    ..KindStrategy::DEFAULT
-};
+const BINDING_STRATEGY: KindStrategy =
+    KindStrategy { allows_any_finalizer: true, rules: RULES_OF_POLICIES, columns: BINDINGS, ..KindStrategy::DEFAULT };
 
 const WEBHOOKS: &[Column] =
     &[NAME, integer_column("Webhooks", "How many there are.", |hooks, _| count_at(hooks, &["webhooks"]).into()), AGE];

@@ -17,7 +17,7 @@ use schema::semantic_equality::is_object_equal;
 use serde_json::Value;
 
 use crate::feature_gates::FeatureGates;
-use crate::fields::{list_items, set_if_absent};
+use crate::fields::{drop_empty_list, list_items, set_if_absent};
 use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::go_form::{GoLayout, go_struct_form};
 use crate::update_validation::immutable_fields::fixed_field;
@@ -52,6 +52,14 @@ pub(crate) fn set_driver_defaults(spec: &mut JsonObject, gates: &FeatureGates) {
 }
 
 pub(crate) static CSI_NODE_STRATEGY: KindStrategy = KindStrategy {
+    prepare_for_create: |_, node| {
+        drop_empty_list(node, "spec", "drivers");
+        Ok(())
+    },
+    prepare_for_update: |_, node| {
+        drop_empty_list(node, "spec", "drivers");
+        Ok(())
+    },
     rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     returns_deleted_object: true,
     validate: |node| check_node_drivers(node.path("spec.drivers")),
@@ -61,6 +69,7 @@ pub(crate) static CSI_NODE_STRATEGY: KindStrategy = KindStrategy {
 };
 
 pub(crate) static CSI_STORAGE_CAPACITY_STRATEGY: KindStrategy = KindStrategy {
+    rules: KindRules { allows_unconditional_update: false, ..RULES },
     immutable_fields: &[fixed_field("nodeTopology"), fixed_field("storageClassName")],
     validate: |capacity| {
         capacity.at("nodeTopology").label_selector();

@@ -11,7 +11,7 @@
 mod field_defaults;
 
 use api::json::JsonObject;
-use schema::{SpecialType, StructField, StructType, TypeForm, ValueType, ZeroEncoding};
+use schema::{SpecialType, StructField, StructType, TypeForm, ValueType, ZeroEncoding, quantity_in_thousandths};
 use serde_json::{Map, Value};
 
 use crate::feature_gates::FeatureGates;
@@ -103,10 +103,20 @@ fn apply_defaults_to_value(value: &mut Value, shape: ValueType<'_>, gates: &Feat
         (TypeForm::List(items), Value::Array(list)) => {
             list.iter_mut().for_each(|item| apply_defaults_to_value(item, items, gates));
         }
+        (TypeForm::Map(_), Value::Object(map)) if shape.go_name() == Some("ResourceList") => {
+            map.values_mut().for_each(round_up_to_thousandths);
+        }
         (TypeForm::Map(values), Value::Object(map)) => {
             map.values_mut().for_each(|value| apply_defaults_to_value(value, values, gates));
         }
         _ => {}
+    }
+}
+
+/// Amounts of resources are not finer than a thousandth.
+fn round_up_to_thousandths(amount: &mut Value) {
+    if let Some(rounded) = amount.as_str().and_then(quantity_in_thousandths) {
+        *amount = rounded.into();
     }
 }
 

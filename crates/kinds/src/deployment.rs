@@ -65,7 +65,11 @@ fn check_strategy(strategy: Field<'_>) {
             unavailable.at_most_100_percent();
         }
         other => {
-            let shown = go_object(&[("Type", other.into()), ("RollingUpdate", json!(rolling.value()))]);
+            let amount = |name| rolling.at(name).value().cloned().unwrap_or_else(|| 0.into());
+            let amounts = [("MaxUnavailable", amount("maxUnavailable")), ("MaxSurge", amount("maxSurge"))];
+            let rolling = if rolling.is_present() { go_object(&amounts) } else { "null".to_owned() };
+            let kind = go_object(&[("Type", other.into())]);
+            let shown = format!("{},\"RollingUpdate\":{rolling}}}", kind.trim_end_matches('}'));
             strategy.unsupported_showing(shown, &["Recreate", "RollingUpdate"]);
         }
     }

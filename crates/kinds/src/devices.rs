@@ -3,6 +3,7 @@
 //! Fields at the top of a request in v1beta1 are under `exactly` in later versions; fields under `basic` in v1beta1 are
 //! at the top of a device in later versions.
 
+mod capacity;
 mod claim_status;
 mod names;
 mod slices;
@@ -86,7 +87,7 @@ pub(crate) static RESOURCE_CLAIM_TEMPLATE_STRATEGY: KindStrategy = KindStrategy 
 
 pub(crate) static RESOURCE_POOL_STATUS_REQUEST_STRATEGY: KindStrategy = KindStrategy {
     reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
-    rules: KindRules { status: StatusSubresource::StatusOnly, ..LENIENT_RULES },
+    rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..LENIENT_RULES },
     returns_deleted_object: true,
     validate_create: validation::check_pool_status_request,
     immutable_fields: SPEC_IS_FIXED,

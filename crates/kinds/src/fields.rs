@@ -50,6 +50,15 @@ pub(crate) fn objects_mut<'a>(object: &'a mut JsonObject, name: &str) -> impl It
     object.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
+/// Removes an empty list from a part of an object: a kube-apiserver loses it in storage, where it is protobuf.
+pub(crate) fn drop_empty_list(object: &mut JsonObject, part: &str, name: &str) {
+    if let Some(part) = object.get_mut(part).and_then(Value::as_object_mut)
+        && part.get(name).and_then(Value::as_array).is_some_and(Vec::is_empty)
+    {
+        part.remove(name);
+    }
+}
+
 /// Renames a field.
 pub(crate) fn rename_field(object: &mut JsonObject, from: &str, to: &str) {
     if let Some(value) = object.remove(from) {

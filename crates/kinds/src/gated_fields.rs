@@ -8,6 +8,7 @@ mod pod_spec;
 use std::collections::BTreeSet;
 
 use api::json::JsonObject;
+use object::unstructured;
 use schema::{StructType, TypeForm, ValueType};
 use serde_json::Value;
 
@@ -30,6 +31,9 @@ pub fn drop_disabled_fields(
         visit_gated_fields(old, kind, &mut |_, gate| {
             disabled.remove(gate);
         });
+        if unstructured::nested_object(old, &["spec", "dataSourceRef"]).is_some() {
+            disabled.remove(CROSS_NAMESPACE_SOURCES);
+        }
     }
     if !disabled.is_empty() {
         drop_fields(new, kind, &disabled);
@@ -49,6 +53,9 @@ pub fn visit_gated_fields(
     }
     if kind.name() == "PodSpec" && pod_spec::has_restart_policies(object) {
         visit("restartPolicy", pod_spec::RESTART_RULES);
+    }
+    if kind.name() == "PersistentVolumeClaimSpec" && refers_to_other_namespace(object) {
+        visit("dataSourceRef", CROSS_NAMESPACE_SOURCES);
     }
     for (name, value) in object {
         if let Some(field) = kind.field(name).filter(|_| value.is_object() || value.is_array()) {
@@ -79,6 +86,12 @@ fn drop_fields(object: &mut JsonObject, kind: StructType<'_>, disabled: &BTreeSe
     if kind.name() == "PodSpec" {
         pod_spec::drop_fields(object, disabled);
     }
+    if kind.name() == "PersistentVolumeClaimSpec"
+        && disabled.contains(CROSS_NAMESPACE_SOURCES)
+        && refers_to_other_namespace(object)
+    {
+        object.remove("dataSourceRef");
+    }
     let mut emptied = Vec::new();
     for (name, value) in &mut *object {
         let Some(field) = kind.field(name) else { continue };
@@ -92,6 +105,11 @@ fn drop_fields(object: &mut JsonObject, kind: StructType<'_>, disabled: &BTreeSe
     for name in emptied {
         object.remove(&name);
     }
+}
+
+/// True for a claim's spec whose data source names a namespace.
+fn refers_to_other_namespace(spec: &JsonObject) -> bool {
+    !unstructured::text(spec, &["dataSourceRef", "namespace"]).is_empty()
 }
 
 fn drop_fields_of_value(value: &mut Value, shape: ValueType<'_>, disabled: &BTreeSet<&'static str>) {
@@ -112,6 +130,8 @@ fn gated_fields_of(kind: &str) -> &'static [(&'static str, &'static str)] {
     let found = GATED_FIELDS.binary_search_by(|(name, _)| (*name).cmp(kind));
     found.map_or(&[], |position| GATED_FIELDS[position].1)
 }
+
+const CROSS_NAMESPACE_SOURCES: &str = "CrossNamespaceVolumeDataSource";
 
 /// Structs that do not stay behind without fields.
 const DROPPED_WHEN_EMPTIED: [&str; 3] = ["lifecycle", "postStart", "preStop"];

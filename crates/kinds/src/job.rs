@@ -59,7 +59,7 @@ const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller
 /// Labels the pods of a new job and selects them by its uid, unless the client set `manualSelector`.
 fn prepare_for_create(_: &User, object: &mut JsonObject) -> Result<(), Rejection> {
     let of_metadata = |object: &JsonObject, name: &str| {
-        object.get("metadata").and_then(|metadata| metadata.get(name)).cloned().unwrap_or_default()
+        object.get("metadata").and_then(|metadata| metadata.get(name)).cloned().unwrap_or_else(|| "".into())
     };
     let (name, uid) = (of_metadata(object, "name"), of_metadata(object, "uid"));
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };

@@ -8,7 +8,7 @@ use object::unstructured::nested_object_mut;
 use schema::quantity_in_billionths;
 use serde_json::Value;
 
-use crate::fields::{object_field_mut, string_field};
+use crate::fields::{drop_empty_list, object_field_mut, string_field};
 use crate::strategy::{KindStrategy, RULES};
 use crate::validation::Field;
 use crate::validation::resources::ResourceScope;
@@ -22,6 +22,11 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
             let uid = metadata.get("uid").cloned().unwrap_or_default();
             metadata.insert("name".to_owned(), uid);
         }
+        drop_empty_list(range, "spec", "limits");
+        Ok(())
+    },
+    prepare_for_update: |_, range| {
+        drop_empty_list(range, "spec", "limits");
         Ok(())
     },
     validate: check_limit_range,

@@ -17,7 +17,12 @@ use crate::pod::validation::TAINT_EFFECTS;
 use crate::release::Release;
 use crate::strategy::KindStrategy;
 use crate::update_validation::ObjectUpdate;
+use crate::validation::addresses::parse_cidr;
 use crate::validation::{Field, go_object};
+
+const FEATURE_LENGTH_MAX: usize = 253;
+const NOT_A_FEATURE: &str = "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., \
+     MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes";
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     keeps_status_on_create: true,
@@ -63,6 +68,14 @@ fn sync_pod_ranges(node: &mut JsonObject) {
 
 fn check_pod_ranges(ranges: Field<'_>) {
     let parsed: Vec<_> = ranges.items().filter_map(Field::legacy_cidr).collect();
+    let unreadable = ranges.texts().enumerate().find(|(_, range)| parse_cidr(range).is_none());
+    if let Some((at, range)) = unreadable.filter(|_| ranges.len() > 1) {
+        let detail = format!(
+            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{at}]: <nil> (invalid CIDR address: \
+             {range})"
+        );
+        ranges.add_error(FieldError::internal(ranges.path_text(), detail));
+    }
     let is_dual = parsed.iter().any(|(first, _)| first.is_ipv4()) && parsed.iter().any(|(first, _)| first.is_ipv6());
     if ranges.len() > 1 && (!is_dual || ranges.len() > 2) {
         ranges.invalid("may specify no more than one CIDR for each IP family");
@@ -94,7 +107,37 @@ fn check_taints<'a>(taints: Field<'a>, shown: Field<'a>) {
     }
 }
 
+/// Names of features, sorted: segments of letters and digits, the first one in upper camel case.
+fn check_declared_features(features: Field<'_>) {
+    let mut last: Option<&str> = None;
+    for feature in features.items() {
+        let name = feature.text();
+        match last {
+            Some(last) if last == name => feature.duplicate(),
+            Some(last) if last > name => feature.invalid("list must be sorted alphabetically"),
+            _ => {}
+        }
+        last = Some(name);
+        if name.len() > FEATURE_LENGTH_MAX {
+            feature.invalid(format!(
+                "invalid feature name {name:?}: must be no more than {FEATURE_LENGTH_MAX} characters"
+            ));
+        } else if !is_feature_name(name) {
+            feature.invalid(format!("invalid feature name {name:?}: {NOT_A_FEATURE}"));
+        }
+    }
+}
+
+fn is_feature_name(name: &str) -> bool {
+    let is_segment = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphabetic())
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    name.starts_with(|first: char| first.is_ascii_uppercase()) && name.split('/').all(is_segment)
+}
+
 fn check_resources(node: Field<'_>) {
+    check_declared_features(node.path("status.declaredFeatures"));
     for list in ["capacity", "allocatable"].map(|name| node.at("status").at(name)) {
         for (name, amount) in list.entries() {
             amount.reported_at(list.at(name)).resource_amount(name);

@@ -12,7 +12,7 @@ use crate::update_validation::immutable_fields::SPEC_IS_FIXED;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     reset_fields: reset_fields::POD_CERTIFICATE_REQUEST,
-    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     immutable_fields: SPEC_IS_FIXED,
     selectable_fields: &SelectableFields {
         names: &["metadata.name", "spec.signerName", "spec.podName", "spec.nodeName"],

@@ -12,8 +12,8 @@ use object::unstructured::{get, integer, list, nested_object, text};
 use serde_json::{Map, Value, json};
 
 use crate::strategy::{KindStrategy, RULES};
-use crate::validation::Field;
 use crate::validation::conditions::check_conditions;
+use crate::validation::{Field, go_label_selector};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules {
@@ -29,10 +29,22 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
+/// The spec as Go prints it.
+fn go_spec(spec: Field<'_>) -> String {
+    let shown = |name| spec.at(name).value().map_or_else(|| "null".to_owned(), Value::to_string);
+    format!(
+        "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+        shown("minAvailable"),
+        go_label_selector(spec.at("selector").value()),
+        shown("maxUnavailable"),
+        shown("unhealthyPodEvictionPolicy"),
+    )
+}
+
 fn check_spec(spec: Field<'_>) {
     let bounds = ["minAvailable", "maxUnavailable"].map(|name| spec.at(name));
     if bounds.into_iter().all(Field::is_present) {
-        spec.invalid("minAvailable and maxUnavailable cannot be both set");
+        spec.invalid_showing(go_spec(spec), "minAvailable and maxUnavailable cannot be both set");
     }
     for bound in bounds.into_iter().filter(|bound| bound.is_present()) {
         bound.number_or_percentage();

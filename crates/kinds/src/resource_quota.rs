@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::fields::list_items;
 use crate::strategy::{KindStrategy, LENIENT_RULES};
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
-use crate::validation::Field;
 use crate::validation::resources::{ResourceScope, is_quota_huge_page};
+use crate::validation::{Field, go_object};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: LENIENT_RULES,
@@ -111,6 +111,18 @@ fn check_scopes(spec: Field<'_>) {
     }
 }
 
+/// A selector of scopes as Go prints it.
+fn go_scope_selector(expressions: Field<'_>) -> String {
+    let requirement = |term: Field<'_>| {
+        go_object(&[
+            ("ScopeName", term.at("scopeName").text().into()),
+            ("Operator", term.at("operator").text().into()),
+            ("Values", term.at("values").value().cloned().unwrap_or_default()),
+        ])
+    };
+    format!("{{\"MatchExpressions\":[{}]}}", expressions.items().map(requirement).collect::<Vec<_>>().join(","))
+}
+
 fn check_scope_selector(spec: Field<'_>) {
     let expressions = spec.path("scopeSelector.matchExpressions");
     for requirement in expressions.items() {
@@ -121,8 +133,7 @@ fn check_scope_selector(spec: Field<'_>) {
             scope.invalid_text("unsupported scope");
         }
         for _ in spec.at("hard").entries().filter(|(resource, _)| !applies_to(scope.text(), resource)) {
-            let selector = spec.at("scopeSelector").value().cloned().unwrap_or_default();
-            expressions.invalid_as(selector, OTHER_RESOURCE);
+            expressions.invalid_showing(go_scope_selector(expressions), OTHER_RESOURCE);
         }
         if EXISTS_SCOPES.contains(&scope.text()) && operator.text() != "Exists" {
             operator.invalid_text(

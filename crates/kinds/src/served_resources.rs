@@ -164,11 +164,14 @@ impl OfferedKind {
         let subresources = enabled_subresources(gates, self.kind);
         let has_status = subresources.iter().any(|subresource| subresource.name == "status");
         let status = if has_status { self.kind.strategy.rules.status } else { StatusSubresource::None };
+        let strategy = self.kind.strategy;
+        let gated = strategy.gated_name_rule.filter(|(gate, _)| gates.enabled(gate));
+        let name_rule = gated.map_or(strategy.rules.name_rule, |(_, rule)| rule);
         self.versions.iter().map(move |version| ServedResource {
             group: self.group,
             version,
             kind: self.kind,
-            rules: KindRules { scope: self.kind.scope, status, ..self.kind.strategy.rules },
+            rules: KindRules { scope: self.kind.scope, status, name_rule, ..strategy.rules },
             subresources: subresources.clone(),
             stored_resource: persisted.cloned(),
         })

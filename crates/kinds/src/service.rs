@@ -19,6 +19,7 @@ use crate::strategy::{KindStrategy, LENIENT_RULES};
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     rules: KindRules { name_rule: NameRule::Label1035, allows_create_on_update: true, ..LENIENT_RULES },
+    gated_name_rule: Some(("RelaxedServiceNameValidation", NameRule::Label)),
     returns_deleted_object: true,
     allocates_addresses: true,
     prepare_for_create,

@@ -14,8 +14,8 @@ use crate::reset_fields;
 use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
 use crate::update_validation::immutable_fields::fixed_field;
 use crate::update_validation::{FIELD_IS_IMMUTABLE, ObjectUpdate};
-use crate::validation::Field;
 use crate::validation::addresses::parse_cidr;
+use crate::validation::{Field, Report, go_object};
 
 pub(crate) static SERVICE_CIDR_STRATEGY: KindStrategy = KindStrategy {
     reset_fields: reset_fields::SERVICE_CIDR,
@@ -44,14 +44,16 @@ fn check_ranges(ranges: Field<'_>) {
         return ranges.required("at least one CIDR required");
     }
     if ranges.len() > 2 {
-        ranges.invalid("may only hold up to 2 values");
-    }
-    let parsed: Vec<_> = ranges.texts().filter_map(parse_cidr).collect();
-    let is_dual = parsed.iter().any(|(first, _)| first.is_ipv4()) && parsed.iter().any(|(first, _)| first.is_ipv6());
-    if ranges.len() > 1 && parsed.len() == ranges.len() && !is_dual {
-        ranges.invalid(ONE_OF_EACH_FAMILY);
+        let shown = go_object(&[("CIDRs", ranges.value().cloned().unwrap_or_default())]);
+        return ranges.invalid_showing(shown, "may only hold up to 2 values");
     }
     ranges.each(Field::canonical_cidr);
+    let parsed: Vec<_> = ranges.texts().filter_map(parse_cidr).collect();
+    if let [(first, _), (second, _)] = parsed[..]
+        && first.is_ipv4() == second.is_ipv4()
+    {
+        ranges.invalid(ONE_OF_EACH_FAMILY);
+    }
 }
 
 /// The object that an address belongs to.
@@ -82,19 +84,16 @@ fn check_update(update: ObjectUpdate<'_>) -> Vec<FieldError> {
     if old.len() != new.len() && (old.len(), new.len()) != (1, 2) {
         return vec![FieldError::invalid(path, update.displayed_value(path), FIELD_IS_IMMUTABLE)];
     }
-    let mut errors = Vec::new();
-    if new.len() > old.len() {
-        let is_v6 = |range: &serde_json::Value| range.as_str().is_some_and(|range| range.contains(':'));
-        if let [first, second] = new
-            && is_v6(first) == is_v6(second)
-        {
-            errors.push(FieldError::invalid(path, update.displayed_value(path), ONE_OF_EACH_FAMILY));
-        }
-    }
     let changed = old.iter().zip(new).enumerate().filter(|(_, (old, new))| old != new);
-    errors.extend(
-        changed.map(|(at, (_, new))| FieldError::invalid(format!("{path}[{at}]"), new.clone(), FIELD_IS_IMMUTABLE)),
-    );
+    let immutable = |(at, (_, new)): (usize, (_, &serde_json::Value))| {
+        FieldError::invalid(format!("{path}[{at}]"), new.clone(), FIELD_IS_IMMUTABLE)
+    };
+    let mut errors: Vec<_> = changed.map(immutable).collect();
+    if new.len() > old.len() {
+        let report = Report::new(update.gates);
+        check_ranges(report.root(update.new).path(path));
+        errors.extend(report.take_errors());
+    }
     errors
 }
 

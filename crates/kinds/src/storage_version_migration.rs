@@ -14,7 +14,7 @@ use crate::update_validation::immutable_fields::fixed_field;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     reset_fields: reset_fields::STATUS_WITHOUT_METADATA,
-    rules: KindRules { status: StatusSubresource::StatusOnly, ..RULES },
+    rules: KindRules { status: StatusSubresource::StatusOnly, allows_unconditional_update: false, ..RULES },
     immutable_fields: &[
         fixed_field("spec.resource.group").displayed_as("group").until(R35),
         fixed_field("spec.resource.version").displayed_as("version").until(R35),

@@ -10,7 +10,7 @@ use api::time::Time;
 use api::{FieldError, GroupVersion};
 use object::convert::Conversion;
 use object::delete::{self, DeleteOutcome};
-use object::rules::{GenerateNameRule, GenerationRule};
+use object::rules::{GenerateNameRule, GenerationRule, NameRule};
 use object::scale::ScalePaths;
 use object::selectable_fields::SelectableFields;
 use object::table::{Column, DEFAULT_COLUMNS};
@@ -51,6 +51,8 @@ pub enum AdmissionObject {
 pub struct KindStrategy {
     /// The rules of objects; the scope and whether there is a status subresource are those of the served resource.
     pub(crate) rules: KindRules,
+    /// The rule of names while this gate is on, in place of that in `rules`.
+    pub(crate) gated_name_rule: Option<(&'static str, NameRule)>,
     /// Whether a created object keeps the status that the client sent, as nodes do.
     pub keeps_status_on_create: bool,
     /// Whether a deletion returns the deleted object instead of a Status.
@@ -110,6 +112,7 @@ impl KindStrategy {
     /// A kind without deviations.
     pub const DEFAULT: Self = Self {
         rules: RULES,
+        gated_name_rule: None,
         keeps_status_on_create: false,
         returns_deleted_object: false,
         allocates_addresses: false,

@@ -4,6 +4,7 @@
 //! crate relies on both.
 
 mod error_order;
+mod go_syntax;
 mod json;
 mod metadata_types;
 mod yaml;
@@ -66,6 +67,8 @@ pub fn decode_untyped_object(
         };
         unrecognized_object(body, expected, &reason)
     })?;
+    // Go reads null as an object without fields.
+    let value = if value.is_null() { Map::new().into() } else { value };
     let Value::Object(object) = value else {
         let reason = format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ \

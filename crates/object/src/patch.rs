@@ -44,13 +44,13 @@ pub fn invalid_result(patched: &Value, reason: String) -> Rejection {
 /// Characters of a rejected result that the error message quotes.
 const EXCERPT_LENGTH_MAX: usize = 1024;
 
-/// Decodes a patch that must be a JSON object.
-fn decode_patch_object(body: &[u8]) -> Result<Decoded<Map<String, Value>>, Rejection> {
-    let refuse = |reason: String| Rejection::BadRequest(format!("error decoding patch: {reason}"));
+/// Decodes a patch that must be a JSON object or null; `context` begins the messages.
+fn decode_patch_object(body: &[u8], context: &str) -> Result<Decoded<Option<Map<String, Value>>>, Rejection> {
+    let refuse = |reason: String| Rejection::BadRequest(format!("{context}{reason}"));
     let Decoded { value, duplicate_fields } = decode::decode_value(body, BodyEncoding::Json).map_err(refuse)?;
     match value {
-        Value::Object(value) => Ok(Decoded { value, duplicate_fields }),
-        Value::Null => Err(Rejection::BadRequest("Invalid JSON Patch".to_owned())),
+        Value::Object(value) => Ok(Decoded { value: Some(value), duplicate_fields }),
+        Value::Null => Ok(Decoded { value: None, duplicate_fields }),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Err(refuse(format!(
             "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
             decode::go_json_type_name(&value)

@@ -199,6 +199,15 @@ fn check_annotations(errors: &mut LimitedErrors, object: &Map<String, Value>) {
     }
 }
 
+/// An owner reference in the order of Go's fields.
+fn go_owner_reference(owner: &Map<String, Value>) -> String {
+    let text = |name: &str| Some(Value::from(unstructured::text(owner, &[name])));
+    let fields = ["apiVersion", "kind", "name", "uid"].map(|name| (name, text(name)));
+    let flags = ["controller", "blockOwnerDeletion"].map(|name| (name, owner.get(name).cloned()));
+    let shown = fields.into_iter().chain(flags).filter_map(|(name, value)| Some(format!("\"{name}\":{}", value?)));
+    format!("{{{}}}", shown.collect::<Vec<_>>().join(","))
+}
+
 fn check_owner_references(errors: &mut LimitedErrors, object: &Map<String, Value>) {
     let field = "metadata.ownerReferences";
     for owner in unstructured::objects(object, &["metadata", "ownerReferences"]) {
@@ -213,7 +222,7 @@ fn check_owner_references(errors: &mut LimitedErrors, object: &Map<String, Value
         }
         if text("apiVersion") == "v1" && text("kind") == "Event" {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            errors.push(FieldError::invalid(field, owner.clone(), detail));
+            errors.push(FieldError::invalid_without_value(field, detail).showing(go_owner_reference(owner)));
         }
     }
     let is_controller = |owner: &&Map<String, Value>| unstructured::flag(owner, &["controller"]);
@@ -224,7 +233,10 @@ fn check_owner_references(errors: &mut LimitedErrors, object: &Map<String, Value
         let detail = format!(
             "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
         );
-        errors.push(FieldError::invalid(field, unstructured::list(object, &["metadata", "ownerReferences"]), detail));
+        let owners: Vec<String> =
+            unstructured::objects(object, &["metadata", "ownerReferences"]).map(go_owner_reference).collect();
+        let error = FieldError::invalid_without_value(field, detail);
+        errors.push(error.showing(format!("[{}]", owners.join(","))));
     }
 }
 

@@ -22,9 +22,12 @@ mod types;
 
 pub use cursor::SchemaCursor;
 pub use normalize::{drop_unknown_fields, normalize};
-pub use quantity::{compare_quantities, quantity_in_billionths};
+pub use quantity::{compare_quantities, quantity_in_billionths, quantity_in_thousandths};
 pub use table::TypeTable;
-pub use type_check::{TypeMismatchError, cannot_be_handled_message, check_types, strict_decoding_error};
+pub use type_check::{
+    TypeMismatchError, cannot_be_handled_message, canonical_time, check_types, check_types_of_document,
+    strict_decoding_error,
+};
 pub use types::{
     FieldUnion, ListMapKeys, PatchRule, SpecialType, StructField, StructType, Topology, TypeForm, Types, ValueType,
     ZeroEncoding,

@@ -8,6 +8,7 @@ use api::time::{MicroTime, Time};
 use serde_json::{Map, Value};
 
 use crate::quantity::Quantity;
+use crate::type_check::{bytes_of_numbers, pad_hour};
 use crate::{SpecialType, StructField, StructType, TypeForm, ValueType};
 
 /// Normalizes known fields; unknown fields stay unchanged. The body must have passed [`crate::check_types`]; values of
@@ -31,7 +32,7 @@ fn is_omitted_zero(value: &Value, field: StructField<'_>) -> bool {
         (Value::String(text), TypeForm::Text | TypeForm::Bytes) => text.is_empty(),
         (Value::Bool(value), TypeForm::Bool) => !value,
         (Value::Number(number), TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double) => number.as_f64() == Some(0.0),
-        (Value::Array(items), TypeForm::List(_)) => return items.is_empty() && !field.is_required(),
+        (Value::Array(items), TypeForm::List(_) | TypeForm::Bytes) => return items.is_empty() && !field.is_required(),
         (Value::Object(fields), TypeForm::Map(_)) => return fields.is_empty() && !field.is_required(),
         _ => false,
     };
@@ -56,6 +57,9 @@ fn normalize_value(value: &mut Value, shape: ValueType<'_>) {
         (TypeForm::List(items), Value::Array(list)) => list.iter_mut().for_each(|item| normalize_item(item, items)),
         (TypeForm::Map(values), Value::Object(map)) => map.values_mut().for_each(|value| normalize_item(value, values)),
         (TypeForm::Special(special), _) => normalize_special(value, special, shape.owner),
+        // `-0`
+        (TypeForm::Int32 | TypeForm::Int64, Value::Number(number)) if !number.is_i64() => *value = 0.into(),
+        (TypeForm::Bytes, Value::Array(items)) => *value = bytes_of_numbers(items).into(),
         _ => {}
     }
 }
@@ -64,12 +68,12 @@ fn normalize_value(value: &mut Value, shape: ValueType<'_>) {
 fn normalize_item(item: &mut Value, shape: ValueType<'_>) {
     if item.is_null() {
         *item = match shape.form() {
-            TypeForm::Text => "".into(),
+            TypeForm::Text | TypeForm::Bytes => "".into(),
             TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double => 0.into(),
             TypeForm::Bool => false.into(),
             TypeForm::Struct(_) => Map::new().into(),
             TypeForm::Special(SpecialType::Quantity) => "0".into(),
-            TypeForm::Special(_) | TypeForm::Bytes | TypeForm::List(_) | TypeForm::Map(_) => Value::Null,
+            TypeForm::Special(_) | TypeForm::List(_) | TypeForm::Map(_) => Value::Null,
         };
     } else {
         normalize_value(item, shape);
@@ -85,12 +89,12 @@ fn normalize_special(value: &mut Value, special: SpecialType, home: StructType<'
             }
         }
         (SpecialType::Time, Value::String(text)) => {
-            if let Ok(time) = text.parse::<Time>() {
+            if let Ok(time) = pad_hour(text).parse::<Time>() {
                 *text = time.to_string();
             }
         }
         (SpecialType::MicroTime, Value::String(text)) => {
-            if let Ok(time) = text.parse::<MicroTime>() {
+            if let Ok(time) = pad_hour(text).parse::<MicroTime>() {
                 *text = time.to_string();
             }
         }

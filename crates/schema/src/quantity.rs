@@ -58,6 +58,22 @@ pub fn quantity_in_billionths(value: &Value) -> Option<i128> {
     Quantity::from_value(value).ok()?.to_nano_units()
 }
 
+/// A canonical quantity rounded up to a thousandth; `None` if it has no finer part.
+pub fn quantity_in_thousandths(text: &str) -> Option<String> {
+    const BILLIONTHS: i128 = 1_000_000;
+    if !text.ends_with(['n', 'u']) && !text.contains("e-") {
+        return None;
+    }
+    let amount = Quantity::parse(text).ok()?.to_nano_units()?;
+    if amount % BILLIONTHS == 0 {
+        return None;
+    }
+    // Away from zero.
+    let rounded = amount / BILLIONTHS + amount.signum();
+    let unit = if text.contains("e-") { "e-3" } else { "m" };
+    Quantity::parse(&format!("{rounded}{unit}")).ok().map(Quantity::into_string)
+}
+
 impl Quantity {
     /// Parses a string or a number; null is zero. Other values are errors.
     pub(crate) fn from_value(value: &Value) -> Result<Self, QuantityError> {
@@ -293,6 +309,24 @@ fn format_binary(mut amount: u128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finer_parts_than_thousandths_are_rounded_up() {
+        for (text, expected) in [
+            ("500u", Some("1m")),
+            ("1500u", Some("2m")),
+            ("1000001u", Some("1001m")),
+            ("100n", Some("1m")),
+            ("-100n", Some("-1m")),
+            ("999500u", Some("1")),
+            ("1e-6", Some("1e-3")),
+            ("5000u", None),
+            ("1m", None),
+            ("1Gi", None),
+        ] {
+            assert_eq!(quantity_in_thousandths(text).as_deref(), expected, "{text}");
+        }
+    }
 
     fn shown(text: &str) -> String {
         Quantity::parse(text).map_or_else(|error| format!("{error:?}"), Quantity::into_string)

@@ -4,9 +4,10 @@
 //! types could no longer list the kind. Unknown fields are returned instead; `fieldValidation` decides whether they are
 //! errors, warnings or ignored.
 //!
-//! Of several wrong types the first by field name is reported; Go reports the first in the body.
+//! Of several wrong types the first in the body is reported, if the body is given, else the first by field name.
 
 mod base64;
+mod document;
 mod embedded;
 mod time;
 
@@ -14,6 +15,12 @@ use std::fmt::Write as _;
 
 use api::GroupVersionKind;
 use serde_json::{Map, Number, Value};
+
+use document::Document;
+
+pub(crate) use base64::bytes_of_numbers;
+pub use time::canonical_time;
+pub(crate) use time::pad_hour;
 
 use crate::quantity::Quantity;
 use crate::{SpecialType, StructType, TypeForm, ValueType};
@@ -33,12 +40,29 @@ pub fn check_types(body: &Map<String, Value>, kind: StructType<'_>) -> Result<Ve
     Ok(unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
 }
 
+/// Like [`check_types`] for an object as decoded from a JSON body, whose order of fields decides what is reported, as in Go.
+pub fn check_types_of_document(
+    body: &Map<String, Value>,
+    source: &[u8],
+    kind: StructType<'_>,
+) -> Result<Vec<String>, TypeMismatchError> {
+    let checked = check_types(body, kind);
+    if checked.as_ref().is_ok_and(|unknown| unknown.len() < 2) {
+        return checked;
+    }
+    let Some(document) = Document::parse(source) else { return checked };
+    let mut walk = TypeChecker { document: Some(document), ..TypeChecker::new(kind) };
+    walk.check_fields(body, kind)?;
+    walk.first_mismatch.map_or(Ok(()), Err)?;
+    Ok(walk.unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect())
+}
+
 /// Like [`check_types`], but returns the paths of the unknown fields.
 pub(crate) fn unknown_field_paths(
     body: &Map<String, Value>,
     kind: StructType<'_>,
 ) -> Result<Vec<String>, TypeMismatchError> {
-    let mut walk = TypeChecker { kind, fields: Vec::new(), path: String::new(), unknown: Vec::new(), is_opaque: false };
+    let mut walk = TypeChecker::new(kind);
     walk.check_fields(body, kind)?;
     Ok(walk.unknown)
 }
@@ -64,32 +88,59 @@ struct TypeChecker<'t> {
     unknown: Vec<String>,
     /// Inside of a type with custom decoding: messages name the struct outside, and unknown fields are dropped silently.
     is_opaque: bool,
+    /// The value at hand in the body. Without it the check ends at the first mismatch.
+    document: Option<Document<'t>>,
+    /// Reported unless a type with custom decoding fails, which ends Go's decoding at once.
+    first_mismatch: Option<TypeMismatchError>,
 }
 
 impl<'t> TypeChecker<'t> {
-    fn check_fields(&mut self, object: &Map<String, Value>, kind: StructType<'t>) -> Result<(), TypeMismatchError> {
-        for (name, value) in object {
-            let Some(field) = kind.field(name) else {
-                self.record_unknown_field(name);
-                continue;
-            };
-            if self.is_opaque {
-                self.fields.push(field.name());
-                self.check_value(value, field.value_type())?;
-                self.fields.pop();
-                continue;
-            }
-            let (outer, length) = (self.kind, self.path.len());
-            self.kind = kind;
-            let depth = self.fields.len();
-            self.fields.extend(embedded::embedded_struct(kind.name(), field.name()));
-            self.fields.push(field.name());
-            self.push_path(name);
-            self.check_value(value, field.value_type())?;
-            self.path.truncate(length);
-            self.fields.truncate(depth);
-            self.kind = outer;
+    fn new(kind: StructType<'t>) -> Self {
+        Self {
+            kind,
+            fields: Vec::new(),
+            path: String::new(),
+            unknown: Vec::new(),
+            is_opaque: false,
+            document: None,
+            first_mismatch: None,
         }
+    }
+
+    fn check_fields(&mut self, object: &Map<String, Value>, kind: StructType<'t>) -> Result<(), TypeMismatchError> {
+        let Some(document) = self.document else {
+            return object.iter().try_for_each(|(name, value)| self.check_field(name, value, kind));
+        };
+        for (name, document) in document.fields() {
+            let Some(value) = object.get(&name) else { continue };
+            self.document = Some(document);
+            self.check_field(&name, value, kind)?;
+        }
+        self.document = Some(document);
+        Ok(())
+    }
+
+    fn check_field(&mut self, name: &str, value: &Value, kind: StructType<'t>) -> Result<(), TypeMismatchError> {
+        let Some(field) = kind.field(name) else {
+            self.record_unknown_field(name);
+            return Ok(());
+        };
+        if self.is_opaque {
+            self.fields.push(field.name());
+            self.check_value(value, field.value_type())?;
+            self.fields.pop();
+            return Ok(());
+        }
+        let (outer, length) = (self.kind, self.path.len());
+        self.kind = kind;
+        let depth = self.fields.len();
+        self.fields.extend(embedded::embedded_struct(kind.name(), field.name()));
+        self.fields.push(field.name());
+        self.push_path(name);
+        self.check_value(value, field.value_type())?;
+        self.path.truncate(length);
+        self.fields.truncate(depth);
+        self.kind = outer;
         Ok(())
     }
 
@@ -102,37 +153,84 @@ impl<'t> TypeChecker<'t> {
             | (TypeForm::Double, Value::Number(_)) => Ok(()),
             (TypeForm::Int32, Value::Number(number)) => self.check_integer(number, fits_int32(number), "int32"),
             (TypeForm::Int64, Value::Number(number)) => self.check_integer(number, number.is_i64(), "int64"),
-            (TypeForm::Bytes, Value::String(text)) => base64::check(text).map_err(TypeMismatchError),
+            (TypeForm::Bytes, Value::String(text)) => {
+                base64::check(text).map_err(TypeMismatchError).or_else(|error| self.report(error))
+            }
+            (TypeForm::Bytes, Value::Array(items)) => self.check_bytes(items),
             (TypeForm::Special(special), _) => self.check_special(value, special),
             (TypeForm::List(items), Value::Array(list)) => self.check_list(list, items),
             (TypeForm::Map(values), Value::Object(map)) => self.check_map(map, values),
             (TypeForm::Struct(inner), Value::Object(object)) => self.check_fields(object, inner),
-            _ => Err(self.mismatch(go_json_type_name(value), &shape.go_type_name())),
+            _ => self.report(self.mismatch(go_json_type_name(value), &shape.go_type_name())),
         }
     }
 
     fn check_list(&mut self, list: &[Value], items: ValueType<'t>) -> Result<(), TypeMismatchError> {
-        let length = self.path.len();
+        let (length, document) = (self.path.len(), self.document);
+        let documents = document.map(Document::items).unwrap_or_default();
         for (index, item) in list.iter().enumerate() {
             write!(self.path, "[{index}]").expect("writing to a string cannot fail");
+            self.document = documents.get(index).copied();
             self.check_value(item, items)?;
             self.path.truncate(length);
         }
+        self.document = document;
         Ok(())
     }
 
     fn check_map(&mut self, map: &Map<String, Value>, values: ValueType<'t>) -> Result<(), TypeMismatchError> {
-        let length = self.path.len();
-        for (key, value) in map {
-            self.push_path(key);
-            self.check_value(value, values)?;
-            self.path.truncate(length);
+        let Some(document) = self.document else {
+            return map.iter().try_for_each(|(key, value)| self.check_entry(key, value, values));
+        };
+        for (key, document) in document.fields() {
+            let Some(value) = map.get(&key) else { continue };
+            self.document = Some(document);
+            self.check_entry(&key, value, values)?;
         }
+        self.document = Some(document);
         Ok(())
     }
 
-    fn check_integer(&self, number: &Number, fits: bool, expected: &str) -> Result<(), TypeMismatchError> {
-        if fits { Ok(()) } else { Err(self.mismatch(&format!("number {number}"), expected)) }
+    fn check_entry(&mut self, key: &str, value: &Value, values: ValueType<'t>) -> Result<(), TypeMismatchError> {
+        let length = self.path.len();
+        self.push_path(key);
+        self.check_value(value, values)?;
+        self.path.truncate(length);
+        Ok(())
+    }
+
+    fn check_integer(&mut self, number: &Number, fits: bool, expected: &str) -> Result<(), TypeMismatchError> {
+        // `-0` is an integer for Go, and a float here.
+        let is_zero = number.as_f64() == Some(0.0) && self.document.is_none_or(|document| document.text() == "-0");
+        if fits || is_zero {
+            return Ok(());
+        }
+        self.report(self.number_mismatch(number, expected))
+    }
+
+    fn number_mismatch(&self, number: &Number, expected: &str) -> TypeMismatchError {
+        let text = self.document.map_or_else(|| number.to_string(), |document| document.text().to_owned());
+        self.mismatch(&format!("number {text}"), expected)
+    }
+
+    /// A list of numbers is bytes too.
+    fn check_bytes(&mut self, items: &[Value]) -> Result<(), TypeMismatchError> {
+        let is_byte =
+            |item: &&Value| item.is_null() || item.as_u64().is_some_and(|number| u8::try_from(number).is_ok());
+        match items.iter().find(|item| !is_byte(item)) {
+            None => Ok(()),
+            Some(Value::Number(number)) => self.report(self.mismatch(&format!("number {number}"), "uint8")),
+            Some(other) => self.report(self.mismatch(go_json_type_name(other), "uint8")),
+        }
+    }
+
+    /// Ends the check, or remembers the mismatch while the order of the body decides.
+    fn report(&mut self, mismatch: TypeMismatchError) -> Result<(), TypeMismatchError> {
+        if self.document.is_none() {
+            return Err(mismatch);
+        }
+        self.first_mismatch.get_or_insert(mismatch);
+        Ok(())
     }
 
     fn check_special(&mut self, value: &Value, special: SpecialType) -> Result<(), TypeMismatchError> {
@@ -147,9 +245,8 @@ impl<'t> TypeChecker<'t> {
                 time::check(text, time::MICROSECONDS).map_err(TypeMismatchError)
             }
             (SpecialType::Time | SpecialType::MicroTime, _) => Err(self.mismatch(go_json_type_name(value), "string")),
-            (SpecialType::IntOrString, Value::Number(number)) => {
-                self.check_integer(number, fits_int32(number), "int32")
-            }
+            (SpecialType::IntOrString, Value::Number(number)) if fits_int32(number) => Ok(()),
+            (SpecialType::IntOrString, Value::Number(number)) => Err(self.number_mismatch(number, "int32")),
             (SpecialType::IntOrString, _) => Err(self.mismatch(go_json_type_name(value), "int32")),
             (SpecialType::SchemaOrBool, Value::Bool(_)) => Ok(()),
             (SpecialType::SchemaOrBool, Value::Object(_))
@@ -164,7 +261,7 @@ impl<'t> TypeChecker<'t> {
 
     /// A schema inside of a schema, which is always a field of one.
     fn check_nested_schema(&mut self, value: &Value, special: SpecialType) -> Result<(), TypeMismatchError> {
-        let (was_opaque, schema) = (self.is_opaque, self.kind);
+        let (was_opaque, schema, document) = (self.is_opaque, self.kind, self.document.take());
         self.is_opaque = true;
         match value {
             Value::Object(object) => self.check_fields(object, schema)?,
@@ -182,7 +279,7 @@ impl<'t> TypeChecker<'t> {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
-        self.is_opaque = was_opaque;
+        (self.is_opaque, self.document) = (was_opaque, document);
         Ok(())
     }
 

@@ -316,6 +316,11 @@ impl<'t> ValueType<'t> {
         found.releases.contains(self.owner.types.release).then(|| found.values.split(','))
     }
 
+    /// The name of Go's type, without its package; none for types without a name.
+    pub fn go_name(self) -> Option<&'t str> {
+        self.row.name
+    }
+
     /// The type's name in Go's decoder: `v1.PullPolicy`, `[]v1.Container`, `map[string]string`.
     pub fn go_type_name(self) -> String {
         let named = |name: &str| match name.contains('.') {

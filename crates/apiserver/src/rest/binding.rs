@@ -12,6 +12,7 @@ use registry::WriteDecision;
 use serde_json::Value;
 
 use super::BufferedRequest;
+use super::apply::unclassified;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
 use crate::request_body::{self, ExpectedBody};
@@ -41,7 +42,7 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Buffere
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     let binding_object = context.admit_unstored(BINDING_KIND, binding_object, &options, |_| {}).await?;
-    binding::validate_binding(&binding_object).map_err(Status::internal_error)?;
+    binding::validate_binding(&binding_object).map_err(|error| unclassified(error.to_string()))?;
     let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(|| context.not_found())?;
         let pod = object_codec::decode_served(current, context.resource)?;
@@ -78,7 +79,7 @@ mod tests {
         let now = "2026-01-02T03:04:05Z".parse::<jiff::Timestamp>().unwrap().into();
         let binding = object(binding);
         let found = match binding::validate_binding(&binding)
-            .map_err(Status::internal_error)
+            .map_err(|error| unclassified(error.to_string()))
             .and_then(|()| bind_pod(&object(pod), &binding, now))
         {
             Ok(next) => Value::Object(next).to_string(),
@@ -114,7 +115,7 @@ mod tests {
         check_bind(
             &json!({"metadata": {"name": "p"}}),
             &json!({"target": {"kind": "Pod", "name": "n1"}}),
-            "500 Internal error occurred: target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"",
+            "500 target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"",
         );
     }
 }

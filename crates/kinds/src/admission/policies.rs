@@ -69,13 +69,7 @@ pub(super) fn check_validating_policy(policy: Field<'_>) {
 pub(super) fn check_mutating_policy(policy: Field<'_>) {
     let spec = policy.at("spec");
     check_subject(spec);
-    let constraints = spec.at("matchConstraints");
-    let operations = constraints.at("resourceRules").at("operations");
-    for rule in constraints.at("resourceRules").items() {
-        for operation in rule.at("operations").items() {
-            operation.reported_at(operations).one_of(&MUTATED_OPERATIONS);
-        }
-    }
+    check_mutated_operations(spec.at("matchConstraints"));
     let scope = PolicyScope::of(spec, true);
     let mutations = spec.at("mutations");
     if mutations.len() == 0 {
@@ -83,6 +77,16 @@ pub(super) fn check_mutating_policy(policy: Field<'_>) {
     }
     mutations.each(|mutation| check_mutation(mutation, &scope));
     spec.at("reinvocationPolicy").require_one_of(&REINVOCATION_POLICIES);
+}
+
+/// Deleted objects cannot be mutated. Kubernetes' paths have no indices here.
+fn check_mutated_operations(constraints: Field<'_>) {
+    let operations = constraints.at("resourceRules").at("operations");
+    for rule in constraints.at("resourceRules").items() {
+        for operation in rule.at("operations").items() {
+            operation.reported_at(operations).one_of(&MUTATED_OPERATIONS);
+        }
+    }
 }
 
 /// What every policy says about the requests that it applies to.
@@ -273,6 +277,7 @@ pub(super) fn check_validating_binding(binding: Field<'_>) {
 
 pub(super) fn check_mutating_binding(binding: Field<'_>) {
     check_binding(binding.at("spec"));
+    check_mutated_operations(binding.path("spec.matchResources"));
 }
 
 fn check_binding(spec: Field<'_>) {

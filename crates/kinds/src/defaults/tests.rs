@@ -364,3 +364,13 @@ fn field_defaults_are_sorted_and_name_existing_fields() {
         }
     }
 }
+
+#[test]
+fn amounts_of_resources_are_rounded_up_to_thousandths() {
+    let claim = |amount: &str| {
+        let spec = json!({"resources": {"requests": {"storage": amount}}});
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec});
+        with_defaults(Release::R36, "", claim)["spec"]["resources"]["requests"]["storage"].clone()
+    };
+    assert_eq!(["500u", "1m", "2Gi"].map(claim), ["1m", "1m", "2Gi"]);
+}

@@ -6,11 +6,15 @@ use crate::validation::conditions::check_conditions;
 use crate::validation::labels::SelectorValues;
 use crate::validation::{Field, go_object};
 
-use super::validation::{RequestNames, check_configuration, check_pool_name, check_request_name, check_request_names};
+use super::validation::{
+    RequestNames, check_binding_conditions, check_configuration, check_pool_name, check_raw_object, check_request_name,
+    check_request_names,
+};
 
 const RESULTS_MAX: usize = 32;
 const RESERVED_MAX: usize = 256;
 const CONDITIONS_MAX: usize = 8;
+const ADDRESSES_MAX: usize = 16;
 const INTERFACE_NAME_LENGTH_MAX: usize = 256;
 const HARDWARE_ADDRESS_LENGTH_MAX: usize = 128;
 
@@ -54,16 +58,18 @@ fn check_device_status(device: Field<'_>, allocated: &HashSet<[&str; 4]>) {
     }
     device.at("conditions").at_most(CONDITIONS_MAX);
     check_conditions(device.at("conditions"));
-    let data = device.at("data");
-    if data.is_present() && data.object().is_none() {
-        data.invalid_as("<value omitted>", "must be a valid JSON object");
-    }
+    check_raw_object(device.at("data"));
     let network = device.at("networkData");
     for (name, max) in [("interfaceName", INTERFACE_NAME_LENGTH_MAX), ("hardwareAddress", HARDWARE_ADDRESS_LENGTH_MAX)]
     {
         if network.at(name).text().len() > max {
             network.at(name).too_long(max);
         }
+    }
+    let addresses = network.at("ips");
+    if addresses.at_most(ADDRESSES_MAX) {
+        addresses.each(Field::interface_address);
+        addresses.unique_items();
     }
 }
 
@@ -76,6 +82,7 @@ fn check_allocation<'a>(allocation: Field<'a>, requests: Field<'a>) {
         result.at("driver").csi_driver_name();
         check_pool_name(result.at("pool"));
         result.at("device").dns_label();
+        check_binding_conditions(result);
     }
     for config in devices.at("config").items() {
         config.at("source").require_one_of(&["FromClaim", "FromClass"]);

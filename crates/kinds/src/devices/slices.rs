@@ -1,11 +1,10 @@
 //! What is valid in resource slices: the devices of a pool, and the nodes that reach them.
 
-use std::collections::HashSet;
-
 use serde_json::Value;
 
+use super::capacity::check_request_policy;
 use super::names::check_qualified_name;
-use super::validation::{check_pool_name, check_taint};
+use super::validation::{check_binding_conditions, check_pool_name, check_taint};
 use crate::validation::labels::SelectorValues;
 use crate::validation::{Field, go_object};
 
@@ -15,6 +14,13 @@ const DEVICES_MAX: usize = 128;
 /// Of slices whose devices have taints or share counters.
 const ADVANCED_DEVICES_MAX: usize = 64;
 const TAINTS_MAX: usize = 16;
+const ATTRIBUTE_VALUES_MAX: usize = 48;
+const COUNTER_SETS_MAX: usize = 8;
+const COUNTERS_MAX: usize = 32;
+/// Counter sets that one device consumes from.
+const CONSUMED_SETS_MAX: usize = 2;
+/// Attributes with several values.
+const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 const ONE_SELECTION: &str =
     "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
 const DEVICE_SELECTION: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when \
@@ -41,19 +47,48 @@ pub(super) fn check_slice(slice: Field<'_>) {
     if spec.at("sharedCounters").is_present() && spec.at("devices").is_present() {
         spec.invalid_as("", "only one of `sharedCounters` or `devices` is allowed");
     }
+    check_devices(spec);
+    let sets = spec.at("sharedCounters");
+    if sets.at_most(COUNTER_SETS_MAX) {
+        sets.each(|set| {
+            check_required_name(set.at("name"));
+            check_counters(set.at("counters"));
+        });
+        sets.unique_by(|set| set.at("name").text());
+    }
+}
+
+fn check_devices(spec: Field<'_>) {
     let devices = spec.at("devices");
-    let is_advanced = devices.items().any(|device| device.at("taints").len() + device.at("consumesCounters").len() > 0);
-    devices.at_most(if is_advanced { ADVANCED_DEVICES_MAX } else { DEVICES_MAX });
-    let mut names = HashSet::new();
-    for device in devices.items() {
-        check_device(device, spec.at("perDeviceNodeSelection").flag());
-        if !names.insert(device.at("name").text()) {
-            device.at("name").duplicate_of(device.at("name").text());
+    let is_advanced = |device: Field<'_>| {
+        let has_lists = |attribute: Field<'_>| LISTS.iter().any(|name| attribute.at(name).is_present());
+        device.at("taints").len() + device.at("consumesCounters").len() > 0
+            || device.at("attributes").entries().any(|(_, attribute)| has_lists(attribute))
+    };
+    let max = if devices.items().any(is_advanced) { ADVANCED_DEVICES_MAX } else { DEVICES_MAX };
+    if devices.at_most(max) {
+        devices.each(|device| check_device(device, spec.at("perDeviceNodeSelection").flag()));
+        devices.unique_by(|device| device.at("name").text());
+    }
+}
+
+fn check_required_name(name: Field<'_>) {
+    if name.require_text() {
+        name.dns_label();
+    }
+}
+
+fn check_counters(counters: Field<'_>) {
+    if counters.len() == 0 {
+        return counters.required("");
+    }
+    if counters.at_most(COUNTERS_MAX) {
+        for (name, _) in counters.entries() {
+            counters.check_other(&name.into(), |name| {
+                name.dns_label();
+            });
         }
     }
-    spec.at("sharedCounters").each(|counters| {
-        counters.at("name").dns_label();
-    });
 }
 
 fn check_pool(pool: Field<'_>) {
@@ -118,16 +153,32 @@ fn check_device(device: Field<'_>, selects_nodes: bool) {
         let detail = format!("the total number of attributes and capacities must not exceed {ATTRIBUTES_MAX}");
         device.invalid_as(count, detail);
     }
+    let values: usize = attributes.entries().map(|(_, attribute)| count_values(attribute)).sum();
+    if values > ATTRIBUTE_VALUES_MAX {
+        let detail = format!("the total number of attribute values must not exceed {ATTRIBUTE_VALUES_MAX}");
+        device.invalid_as(values, detail);
+    }
     for (name, attribute) in attributes.entries() {
-        check_qualified_name(name, attribute);
+        check_qualified_name(name, attributes);
         check_attribute(attribute);
     }
     for (name, capacity) in capacities.entries() {
-        check_qualified_name(name, capacity);
+        check_qualified_name(name, capacities);
+        check_request_policy(capacity, device.at("allowMultipleAllocations").flag());
     }
-    device.at("taints").at_most(TAINTS_MAX);
-    device.at("taints").each(check_taint);
+    if device.at("taints").at_most(TAINTS_MAX) {
+        device.at("taints").each(check_taint);
+    }
+    let consumed = device.at("consumesCounters");
+    if consumed.at_most(CONSUMED_SETS_MAX) {
+        consumed.each(|set| {
+            check_required_name(set.at("counterSet"));
+            check_counters(set.at("counters"));
+        });
+        consumed.unique_by(|set| set.at("counterSet").text());
+    }
     check_device_nodes(device, selects_nodes);
+    check_binding_conditions(device);
 }
 
 fn check_device_nodes(device: Field<'_>, selects_nodes: bool) {
@@ -159,6 +210,11 @@ fn check_device_nodes(device: Field<'_>, selects_nodes: bool) {
     }
 }
 
+/// An attribute without a list counts as one.
+fn count_values(attribute: Field<'_>) -> usize {
+    LISTS.iter().map(|name| attribute.at(name).len()).sum::<usize>().max(1)
+}
+
 /// Exactly one value.
 fn check_attribute(attribute: Field<'_>) {
     let check_text = |text: Field<'_>| {
@@ -177,6 +233,9 @@ fn check_attribute(attribute: Field<'_>) {
     }
     if attribute.at("version").is_present() {
         check_version(attribute.at("version"));
+    }
+    for list in LISTS.map(|name| attribute.at(name)).iter().filter(|list| list.is_present() && list.len() == 0) {
+        list.invalid("must not be empty if specified");
     }
     attribute.at("strings").each(check_text);
     attribute.at("versions").each(check_version);

@@ -16,6 +16,10 @@ const POOLS_MAX: i64 = 1000;
 const EXPRESSION_LENGTH_MAX: usize = 10 * 1024;
 const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 const TOLERATION_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
+/// Conditions that a binding waits for, and of those that end the wait.
+const BINDING_CONDITIONS_MAX: usize = 4;
+/// Bytes of JSON in the parameters and data of drivers.
+const RAW_OBJECT_LENGTH_MAX: usize = 10 * 1024;
 const UNKNOWN_REQUEST: &str =
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
 const ONE_REQUEST: &str = "exactly one of `exactly` or `firstAvailable` is required";
@@ -200,10 +204,48 @@ pub(super) fn check_configuration(config: Field<'_>) {
         return opaque.required("");
     }
     opaque.at("driver").csi_driver_name();
-    match opaque.at("parameters").value() {
-        None => opaque.at("parameters").required(""),
+    let parameters = opaque.at("parameters");
+    match parameters.value() {
+        None => parameters.required(""),
+        Some(_) => check_raw_object(parameters),
+    }
+}
+
+/// An object of any type, of limited size.
+pub(super) fn check_raw_object(raw: Field<'_>) {
+    match raw.value() {
+        None => {}
+        Some(value) if value.to_string().len() > RAW_OBJECT_LENGTH_MAX => raw.too_long(RAW_OBJECT_LENGTH_MAX),
         Some(Value::Object(_)) => {}
-        Some(_) => opaque.at("parameters").invalid_as("<value omitted>", "must be a valid JSON object"),
+        Some(_) => raw.invalid_as("<value omitted>", "must be a valid JSON object"),
+    }
+}
+
+/// Conditions of a device that its binding waits for, and those that end the wait: both or none.
+pub(super) fn check_binding_conditions(device: Field<'_>) {
+    let (conditions, failures) = (device.at("bindingConditions"), device.at("bindingFailureConditions"));
+    for list in [conditions, failures] {
+        if list.at_most(BINDING_CONDITIONS_MAX) {
+            list.each(|condition| {
+                condition.qualified_name();
+            });
+        }
+    }
+    conditions.unique_items();
+    let mut seen = HashSet::new();
+    for failure in failures.items() {
+        if !seen.insert(failure.text()) {
+            failure.duplicate();
+        }
+        if conditions.texts().any(|condition| condition == failure.text()) {
+            failure.invalid("bindingFailureConditions must not overlap with bindingConditions");
+        }
+    }
+    if conditions.len() == 0 && failures.len() > 0 {
+        conditions.invalid("bindingConditions are required to use bindingFailureConditions");
+    }
+    if failures.len() == 0 && conditions.len() > 0 {
+        failures.invalid("bindingFailureConditions are required to use bindingConditions");
     }
 }
 

@@ -232,14 +232,7 @@ fn check_queuing(queuing: Field<'_>) {
     }
 }
 
-/// The bits that choose a hand of queues, rounded up. The loop ends as soon as the limit is passed.
+/// The bits that choose a hand of queues, rounded up.
 fn required_bits(deck: i64, hand: i64) -> f64 {
-    let mut bits = 0.0;
-    for index in 0..hand {
-        bits += ((deck - index) as f64).log2();
-        if bits > HASH_BITS {
-            break;
-        }
-    }
-    bits.ceil()
+    ((deck as f64).log2() * hand as f64).ceil()
 }

@@ -78,3 +78,17 @@ fn rows_are_sorted_and_name_gates_and_fields_of_some_release() {
         }
     }
 }
+
+#[test]
+fn data_source_of_other_namespace_is_dropped_unless_claim_has_one() {
+    let gates = FeatureGates::parse(Release::R36, "").unwrap();
+    let kind = GroupVersionKind { group: "", version: "v1", kind: "PersistentVolumeClaim" };
+    let kind = types_of(Release::R36).for_kind(kind).unwrap();
+    let claim = |source: Value| JsonObject::from_iter([("spec".to_owned(), json!({"dataSourceRef": source}))]);
+    let (near, far) = (json!({"kind": "K", "name": "n"}), json!({"kind": "K", "name": "n", "namespace": "other"}));
+    for (old, new, is_kept) in [(None, &near, true), (None, &far, false), (Some(&near), &far, true)] {
+        let (old, mut new) = (old.map(|source| claim(source.clone())), claim(new.clone()));
+        drop_disabled_fields(old.as_ref(), &mut new, kind, &gates);
+        assert_eq!(new["spec"].get("dataSourceRef").is_some(), is_kept, "{old:?} {new:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Conversion of autoscalers: v1 has a target for CPU only, and keeps the rest in annotations.
 
-use api::json::JsonObject;
+use api::json::{JsonObject, to_go_json};
 use object::decode::BodyEncoding;
 use object::unstructured::nested_object_mut;
 use object::{decode, unstructured};
@@ -63,7 +63,9 @@ pub(crate) fn v2_to_v1(scaler: &mut JsonObject) {
         saved.push((METRICS, others.into_iter().map(metrics::target_metric_to_v1).collect()));
     }
     if let Some(behavior) = spec.remove("behavior").filter(|behavior| !behavior.is_null()) {
-        saved.push((BEHAVIOR, change_first_letter_case(&behavior, char::to_ascii_uppercase)));
+        let mut behavior = change_first_letter_case(&behavior, char::to_ascii_uppercase);
+        add_tolerances(&mut behavior);
+        saved.push((BEHAVIOR, behavior));
     }
     if let Some(Value::Object(status)) = scaler.get_mut("status") {
         let current_metrics = take_list(status, "currentMetrics");
@@ -80,7 +82,73 @@ pub(crate) fn v2_to_v1(scaler: &mut JsonObject) {
     }
     if !saved.is_empty() {
         let annotations = nested_object_mut(unstructured::metadata_mut(scaler), "annotations");
-        annotations.extend(saved.into_iter().map(|(name, value)| (name.to_owned(), value.to_string().into())));
+        annotations.extend(saved.into_iter().map(|(name, value)| (name.to_owned(), go_ordered(&value).into())));
+    }
+}
+
+/// The fields in the annotations, in the order of Go's structs.
+const FIELD_ORDER: [&str; 35] = [
+    "type",
+    "status",
+    "lastTransitionTime",
+    "reason",
+    "message",
+    "object",
+    "pods",
+    "resource",
+    "containerResource",
+    "external",
+    "kind",
+    "target",
+    "metricName",
+    "metricSelector",
+    "name",
+    "apiVersion",
+    "targetAverageUtilization",
+    "currentAverageUtilization",
+    "targetValue",
+    "currentValue",
+    "targetAverageValue",
+    "currentAverageValue",
+    "container",
+    "selector",
+    "averageValue",
+    "ScaleUp",
+    "ScaleDown",
+    "StabilizationWindowSeconds",
+    "SelectPolicy",
+    "Policies",
+    "Tolerance",
+    "Type",
+    "Value",
+    "PeriodSeconds",
+    "matchLabels",
+];
+
+/// JSON with the fields in their order in Go's structs; others, such as labels, follow sorted.
+fn go_ordered(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let rank = |name: &str| FIELD_ORDER.iter().position(|known| *known == name).unwrap_or(FIELD_ORDER.len());
+            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| rank(name));
+            let fields =
+                fields.into_iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), go_ordered(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(go_ordered).collect::<Vec<_>>().join(",")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            String::from_utf8_lossy(&to_go_json(value)).into_owned()
+        }
+    }
+}
+
+/// A rule for scaling shows its tolerance even if it has none.
+fn add_tolerances(behavior: &mut Value) {
+    for name in ["ScaleUp", "ScaleDown"] {
+        if let Some(rules) = behavior.get_mut(name).and_then(Value::as_object_mut) {
+            rules.entry("Tolerance").or_insert(Value::Null);
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 use expect_test::{Expect, expect};
+use object::rules::NameRule;
 
 use super::*;
 use crate::release::Release::*;
@@ -315,4 +316,10 @@ fn kind_table_stays_below_64_kib() {
         + kinds().map(|kind| size_of_val(kind.versions)).sum::<usize>()
         + kinds().map(|kind| size_of_val(kind.subresources)).sum::<usize>();
     assert!(rows < 64 * 1024, "{rows} bytes");
+}
+
+#[test]
+fn names_of_services_may_begin_with_digit_from_1_36_on() {
+    let rule = |release| served_resources_of(release, "", "").get("", "v1", "services").unwrap().rules.name_rule;
+    assert_eq!([R35, R36].map(rule), [NameRule::Label1035, NameRule::Label]);
 }

@@ -183,7 +183,12 @@ fn convert_hpa_keeps_behavior_and_status_in_annotations() {
     assert_eq!(v1["status"], json!({"currentReplicas": 2, "currentCPUUtilizationPercentage": 41}));
     assert_eq!(
         annotation(&v1, "behavior"),
-        json!({"ScaleUp": {"StabilizationWindowSeconds": 3, "Policies": [{"Type": "Pods", "Value": 4, "PeriodSeconds": 60}]}})
+        json!({"ScaleUp": {"StabilizationWindowSeconds": 3, "Policies": [{"Type": "Pods", "Value": 4, "PeriodSeconds": 60}], "Tolerance": null}})
+    );
+    // Fields stand in the order of Go's structs.
+    assert_eq!(
+        v1["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/behavior"],
+        r#"{"ScaleUp":{"StabilizationWindowSeconds":3,"Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":60}],"Tolerance":null}}"#
     );
     assert_eq!(
         annotation(&v1, "current-metrics")[0],

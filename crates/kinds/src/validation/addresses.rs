@@ -55,6 +55,20 @@ impl Field<'_> {
         }
     }
 
+    /// An address and the length of its network's prefix, in canonical form.
+    pub(crate) fn interface_address(self) {
+        let Some((address, bits)) = parse_cidr(self.text()) else {
+            return self.invalid_text("must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)");
+        };
+        let canonical = match address.to_canonical() {
+            IpAddr::V4(address) if bits > 32 => format!("{address}/{}", bits - 96),
+            address => format!("{address}/{bits}"),
+        };
+        if canonical != self.text() {
+            self.invalid_text(format!("must be in canonical form (\"{canonical}\")"));
+        }
+    }
+
     fn cidr_in(self, is_strict: bool) -> Option<(IpAddr, u8)> {
         let Some((address, bits)) = parse_cidr(self.text()) else {
             self.invalid_text(NOT_A_RANGE);

@@ -429,6 +429,14 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Reports the items of a list whose key occurred before.
+    pub(crate) fn unique_by(self, key: impl Fn(Field<'a>) -> &'a str) {
+        let mut seen = std::collections::HashSet::new();
+        for item in self.items().filter(|item| !seen.insert(key(*item))) {
+            item.duplicate_of(key(item));
+        }
+    }
+
     /// At most this many items. True if so.
     pub(crate) fn at_most(self, max: usize) -> bool {
         if self.len() > max {

@@ -87,7 +87,7 @@ impl<'a> Field<'a> {
     pub(crate) fn whole_quantity_not_negative(self) {
         let amount = self.value().and_then(quantity_in_billionths).unwrap_or_default();
         // Kubernetes rounds away from zero.
-        let whole = if amount < 0 { (amount - (BILLION - 1)) / BILLION } else { amount / BILLION };
+        let whole = if amount < 0 { amount.saturating_sub(BILLION - 1) / BILLION } else { amount / BILLION };
         if whole < 0 {
             self.invalid_as(i64::try_from(whole).unwrap_or(i64::MIN), "must be a valid resource quantity");
         }
@@ -103,8 +103,9 @@ impl<'a> Field<'a> {
     pub(crate) fn resource_amount(self, resource: &str) {
         self.quantity_not_negative();
         let amount = self.value().and_then(quantity_in_billionths).unwrap_or_default();
-        // Kubernetes looks at thousandths, rounded up.
-        if is_integer_resource(resource) && (amount + 999_999).div_euclid(1_000_000) % 1000 != 0 {
+        // Kubernetes looks at thousandths, rounded up. What is cut off at the limit is a power of ten or more: whole.
+        let is_whole = amount.checked_add(999_999).is_none_or(|amount| amount.div_euclid(1_000_000) % 1000 == 0);
+        if is_integer_resource(resource) && !is_whole {
             self.invalid_as(self.quantity_text(), "must be an integer");
         }
     }

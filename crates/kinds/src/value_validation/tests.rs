@@ -259,8 +259,8 @@ fn other_kinds_refuse_their_common_mistakes() {
         "PodDisruptionBudget",
         &budget,
         &expect![[r#"
-        spec: Invalid value: {"maxUnavailable":"200%","minAvailable":1}: minAvailable and maxUnavailable cannot be both set
-        spec.maxUnavailable: Invalid value: "200%": must not be greater than 100%"#]],
+            spec: Invalid value: {"MinAvailable":1,"Selector":null,"MaxUnavailable":"200%","UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set
+            spec.maxUnavailable: Invalid value: "200%": must not be greater than 100%"#]],
     );
     check(
         "scheduling.k8s.io",
@@ -347,4 +347,70 @@ fn update_ignores_errors_of_the_stored_object() {
     let map = |key: &str| json!({"data": {"b d": "1", key: "2"}}).as_object().unwrap().clone();
     let errors = validate_values(strategy, &gates, "", [&map("x"), &map("y z")]);
     assert_eq!(errors.iter().map(|error| error.field().to_owned()).collect::<Vec<_>>(), ["data[y z]"]);
+}
+
+#[test]
+fn devices_share_counters_and_have_both_kinds_of_binding_conditions() {
+    let slice = |fields: Value| {
+        let mut spec =
+            json!({"driver": "d.example.com", "allNodes": true, "pool": {"name": "p", "resourceSliceCount": 1}});
+        spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({"metadata": {"name": "s"}, "spec": spec})
+    };
+    let counters = json!({"memory": {"value": "1Gi"}});
+    check(
+        "resource.k8s.io",
+        "ResourceSlice",
+        &slice(json!({"sharedCounters": [{"name": "a", "counters": counters}, {"name": "a"}, {"counters": counters}]})),
+        &expect![[r#"
+            spec.sharedCounters[1].counters: Required value
+            spec.sharedCounters[2].name: Required value
+            spec.sharedCounters[1]: Duplicate value: "a""#]],
+    );
+    let device = json!({
+        "name": "d", "bindingConditions": ["x", "x"], "attributes": {"a-b": {"ints": []}},
+        "capacity": {"c": {"value": "5", "requestPolicy": {"default": "1", "validRange": {"min": "2", "step": "2"}}}},
+        "allowMultipleAllocations": true,
+    });
+    check(
+        "resource.k8s.io",
+        "ResourceSlice",
+        &slice(json!({"devices": [device, {"name": "d"}]})),
+        &expect![[r#"
+        spec.devices[0].attributes: Invalid value: "a-b": a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')
+        spec.devices[0].attributes[a-b].ints: Invalid value: []: must not be empty if specified
+        spec.devices[0].capacity[c].requestPolicy.validRange.min: Invalid value: "1": default is less than min: 2
+        spec.devices[0].capacity[c].requestPolicy.validRange.step: Invalid value: "1": value is not a multiple of a given step (2) from (2)
+        spec.devices[0].bindingConditions[1]: Duplicate value: "x"
+        spec.devices[0].bindingFailureConditions: Invalid value: null: bindingFailureConditions are required to use bindingConditions
+        spec.devices[1]: Duplicate value: "d""#]],
+    );
+}
+
+#[test]
+fn node_declares_features_in_order() {
+    let features = json!(["B/a", "A", "a", "A/1"]);
+    check(
+        "",
+        "Node",
+        &json!({"status": {"declaredFeatures": features}}),
+        &expect![[r#"
+        status.declaredFeatures[1]: Invalid value: "A": list must be sorted alphabetically
+        status.declaredFeatures[2]: Invalid value: "a": invalid feature name "a": must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes
+        status.declaredFeatures[3]: Invalid value: "A/1": list must be sorted alphabetically
+        status.declaredFeatures[3]: Invalid value: "A/1": invalid feature name "A/1": must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"#]],
+    );
+}
+
+#[test]
+fn messages_show_values_in_the_order_of_go_structs() {
+    let strategy = json!({"type": "x", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}});
+    let deployment = json!({"spec": {"strategy": strategy}});
+    let shown = errors_of("apps", "Deployment", &deployment).into_iter().find(|error| error.contains("strategy"));
+    expect![[r#"spec.strategy: Unsupported value: {"Type":"x","RollingUpdate":{"MaxUnavailable":1,"MaxSurge":"25%"}}: supported values: "Recreate", "RollingUpdate""#]].assert_eq(&shown.unwrap_or_default());
+}
+
+#[test]
+fn amounts_beyond_all_numbers_are_whole() {
+    check_valid("", "ResourceQuota", &json!({"spec": {"hard": {"pods": "1e400"}}}));
 }

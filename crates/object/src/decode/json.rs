@@ -5,13 +5,15 @@ use std::fmt::{self, Write as _};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::go_syntax::syntax_error;
 use super::{DEPTH_MAX, Decoded, REPORTED_DUPLICATES_MAX};
 
 pub(super) fn parse(body: &[u8]) -> Result<Decoded<Value>, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let mut seen = DuplicateTracker { path: String::new(), duplicates: Vec::new() };
-    let value = ValueSeed { tracker: &mut seen, depth: 0 }.deserialize(&mut deserializer).map_err(parse_error)?;
-    deserializer.end().map_err(parse_error)?;
+    let parsed = ValueSeed { tracker: &mut seen, depth: 0 }.deserialize(&mut deserializer);
+    let parsed = parsed.and_then(|value| deserializer.end().map(|()| value));
+    let value = parsed.map_err(|error| syntax_error(body).unwrap_or_else(|| error.to_string()))?;
     Ok(Decoded { value, duplicate_fields: seen.duplicates })
 }
 
@@ -25,12 +27,6 @@ pub(super) fn duplicate_field(path: &str) -> String {
 /// True for the text of [`duplicate_field`].
 pub(super) fn is_duplicate(error: &str) -> bool {
     error.starts_with(DUPLICATE)
-}
-
-/// The text of Go's parser for a body that ends too early.
-#[expect(clippy::needless_pass_by_value, reason = "used with map_err, which passes errors by value")]
-fn parse_error(error: serde_json::Error) -> String {
-    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
 }
 
 struct DuplicateTracker {

@@ -3,18 +3,19 @@
 //! The schema checks kind-specific fields. Metadata is the same for every kind, and the rest of the crate relies on its
 //! types.
 
-use api::time::Time;
 use serde_json::{Map, Value};
 
 enum MetadataType {
     Str,
+    /// A string of a type with a name in Go.
+    NamedStr(&'static str),
     Integer,
     Bool,
     Time,
     /// An object with string values.
     StringMap,
     StringList,
-    /// A list of objects, with Go's type name and their fields.
+    /// A list of objects, with the name of Go's struct and their fields.
     ObjectList(&'static str, &'static [(&'static str, MetadataType)]),
     /// An object with any content.
     AnyObject,
@@ -29,13 +30,13 @@ const OBJECT_META: &[(&str, MetadataType)] = &[
     ("generateName", MetadataType::Str),
     ("generation", MetadataType::Integer),
     ("labels", MetadataType::StringMap),
-    ("managedFields", MetadataType::ObjectList("v1.ManagedFieldsEntry", MANAGED_FIELDS)),
+    ("managedFields", MetadataType::ObjectList("ManagedFieldsEntry", MANAGED_FIELDS)),
     ("name", MetadataType::Str),
     ("namespace", MetadataType::Str),
-    ("ownerReferences", MetadataType::ObjectList("v1.OwnerReference", OWNER_REFERENCE)),
+    ("ownerReferences", MetadataType::ObjectList("OwnerReference", OWNER_REFERENCE)),
     ("resourceVersion", MetadataType::Str),
     ("selfLink", MetadataType::Str),
-    ("uid", MetadataType::Str),
+    ("uid", MetadataType::NamedStr("types.UID")),
 ];
 
 const OWNER_REFERENCE: &[(&str, MetadataType)] = &[
@@ -44,7 +45,7 @@ const OWNER_REFERENCE: &[(&str, MetadataType)] = &[
     ("controller", MetadataType::Bool),
     ("kind", MetadataType::Str),
     ("name", MetadataType::Str),
-    ("uid", MetadataType::Str),
+    ("uid", MetadataType::NamedStr("types.UID")),
 ];
 
 const MANAGED_FIELDS: &[(&str, MetadataType)] = &[
@@ -52,7 +53,7 @@ const MANAGED_FIELDS: &[(&str, MetadataType)] = &[
     ("fieldsType", MetadataType::Str),
     ("fieldsV1", MetadataType::AnyObject),
     ("manager", MetadataType::Str),
-    ("operation", MetadataType::Str),
+    ("operation", MetadataType::NamedStr("v1.ManagedFieldsOperationType")),
     ("subresource", MetadataType::Str),
     ("time", MetadataType::Time),
 ];
@@ -65,72 +66,100 @@ pub(super) fn check_metadata(object: &mut Map<String, Value>, kind: &str) -> Res
             object.remove("metadata");
             Ok(())
         }
-        Some(Value::Object(metadata)) => check_fields(metadata, OBJECT_META, "ObjectMeta.metadata"),
+        Some(Value::Object(metadata)) => check_fields(metadata, OBJECT_META, "ObjectMeta", "metadata"),
         Some(other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_))) => {
             Err(type_mismatch_error(other, &format!("{kind}.metadata"), "v1.ObjectMeta"))
         }
     }
 }
 
-fn check_fields(object: &mut Map<String, Value>, types: &[(&str, MetadataType)], path: &str) -> Result<(), String> {
+/// `struct_name` is that of Go's struct with the fields, `path` leads to it from the object.
+fn check_fields(
+    object: &mut Map<String, Value>,
+    types: &[(&str, MetadataType)],
+    struct_name: &str,
+    path: &str,
+) -> Result<(), String> {
     for (name, expected) in types {
         match object.get_mut(*name) {
             None => {}
             Some(Value::Null) => {
                 object.remove(*name);
             }
-            Some(value) => check_value(value, expected, &format!("{path}.{name}"))?,
+            Some(value) => check_value(value, expected, struct_name, &format!("{path}.{name}"))?,
         }
     }
     Ok(())
 }
 
-fn check_value(value: &mut Value, expected: &MetadataType, path: &str) -> Result<(), String> {
+fn check_value(value: &mut Value, expected: &MetadataType, struct_name: &str, path: &str) -> Result<(), String> {
+    let field = format!("{struct_name}.{path}");
     match (expected, &mut *value) {
-        (MetadataType::Str, Value::String(_))
+        (MetadataType::Str | MetadataType::NamedStr(_), Value::String(_))
         | (MetadataType::Bool, Value::Bool(_))
         | (MetadataType::AnyObject, Value::Object(_)) => Ok(()),
         (MetadataType::Integer, Value::Number(number)) if number.is_i64() => Ok(()),
-        (MetadataType::Integer, Value::Number(number)) => {
-            Err(format!("json: cannot unmarshal number {number} into Go struct field {path} of type int64"))
-        }
-        (MetadataType::Time, Value::String(text)) if text.parse::<Time>().is_ok() => Ok(()),
-        (MetadataType::Time, Value::String(text)) => {
-            Err(format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\""))
-        }
-        (MetadataType::StringMap, Value::Object(map)) => {
-            map.values_mut().filter(|value| value.is_null()).for_each(|value| *value = "".into());
-            expect_strings(map.values(), path)
-        }
-        (MetadataType::StringList, Value::Array(items)) => expect_strings(items.iter(), path),
-        (MetadataType::ObjectList(name, types), Value::Array(items)) => {
-            for item in items {
-                match item {
-                    Value::Object(item) => check_fields(item, types, path)?,
-                    Value::Null => *item = Value::Object(Map::new()),
-                    Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                        return Err(type_mismatch_error(item, path, name));
-                    }
-                }
-            }
+        // `-0`, which is an integer for Go.
+        (MetadataType::Integer, Value::Number(number)) if number.as_f64() == Some(0.0) => {
+            *value = 0.into();
             Ok(())
         }
-        (MetadataType::Str | MetadataType::Time, _) => Err(type_mismatch_error(value, path, "string")),
-        (MetadataType::Integer, _) => Err(type_mismatch_error(value, path, "int64")),
-        (MetadataType::Bool, _) => Err(type_mismatch_error(value, path, "bool")),
-        (MetadataType::StringMap, _) => Err(type_mismatch_error(value, path, "map[string]string")),
-        (MetadataType::StringList, _) => Err(type_mismatch_error(value, path, "[]string")),
-        (MetadataType::ObjectList(name, _), _) => Err(type_mismatch_error(value, path, &format!("[]{name}"))),
-        (MetadataType::AnyObject, _) => Err(type_mismatch_error(value, path, "v1.FieldsV1")),
+        (MetadataType::Integer, Value::Number(number)) => {
+            Err(format!("json: cannot unmarshal number {number} into Go struct field {field} of type int64"))
+        }
+        (MetadataType::Time, Value::String(text)) => {
+            *text = schema::canonical_time(text)?;
+            Ok(())
+        }
+        (MetadataType::StringMap, Value::Object(map)) => expect_strings(map.values_mut(), &field),
+        (MetadataType::StringList, Value::Array(items)) => expect_strings(items.iter_mut(), &field),
+        (MetadataType::ObjectList(name, types), Value::Array(items)) => check_items(items, types, name, path, &field),
+        (MetadataType::Str | MetadataType::Time, _) => Err(type_mismatch_error(value, &field, "string")),
+        (MetadataType::NamedStr(name), _) => Err(type_mismatch_error(value, &field, name)),
+        (MetadataType::Integer, _) => Err(type_mismatch_error(value, &field, "int64")),
+        (MetadataType::Bool, _) => Err(type_mismatch_error(value, &field, "bool")),
+        (MetadataType::StringMap, _) => Err(type_mismatch_error(value, &field, "map[string]string")),
+        (MetadataType::StringList, _) => Err(type_mismatch_error(value, &field, "[]string")),
+        (MetadataType::ObjectList(name, _), _) => Err(type_mismatch_error(value, &field, &format!("[]v1.{name}"))),
+        (MetadataType::AnyObject, _) => Err(type_mismatch_error(value, &field, "v1.FieldsV1")),
     }
 }
 
-fn expect_strings<'a>(mut values: impl Iterator<Item = &'a Value>, path: &str) -> Result<(), String> {
-    values.find(|value| !value.is_string()).map_or(Ok(()), |wrong| Err(type_mismatch_error(wrong, path, "string")))
+fn check_items(
+    items: &mut [Value],
+    types: &[(&str, MetadataType)],
+    struct_name: &str,
+    path: &str,
+    field: &str,
+) -> Result<(), String> {
+    for item in items {
+        match item {
+            Value::Object(item) => check_fields(item, types, struct_name, path)?,
+            Value::Null => *item = Value::Object(Map::new()),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return Err(type_mismatch_error(item, field, &format!("v1.{struct_name}")));
+            }
+        }
+    }
+    Ok(())
 }
 
-fn type_mismatch_error(value: &Value, path: &str, expected: &str) -> String {
-    format!("json: cannot unmarshal {} into Go struct field {path} of type {expected}", go_json_type_name(value))
+/// Null in a list or map of texts is the empty text, as in Go.
+fn expect_strings<'a>(values: impl Iterator<Item = &'a mut Value>, field: &str) -> Result<(), String> {
+    for value in values {
+        match value {
+            Value::String(_) => {}
+            Value::Null => *value = "".into(),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                return Err(type_mismatch_error(value, field, "string"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn type_mismatch_error(value: &Value, field: &str, expected: &str) -> String {
+    format!("json: cannot unmarshal {} into Go struct field {field} of type {expected}", go_json_type_name(value))
 }
 
 /// Name of a JSON type in Go's decoder errors.

@@ -93,7 +93,7 @@ fn decode_object_rejects_non_objects_with_excerpt() {
     check_json(
         r#"{"a":1} trailing"#,
         &expect![[
-            r#"BadRequest("the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: trailing characters at line 1 column 9 ({\"a\":1} trailing)")"#
+            r#"BadRequest("the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: invalid character 't' after top-level value ({\"a\":1} trailing)")"#
         ]],
     );
     check_as(
@@ -151,6 +151,12 @@ fn decode_object_rejects_metadata_of_wrong_type() {
         &expect![[r#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":""},"ownerReferences":[{}]}}"#]],
     );
     check_json(r#"{"metadata":null}"#, &expect![[r#"{"apiVersion":"v1","kind":"Pod"}"#]]);
+    check_json(
+        r#"{"metadata":{"finalizers":[null],"generation":-0,"creationTimestamp":"2010-10-10T0:00:00Z"}}"#,
+        &expect![[
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"creationTimestamp":"2010-10-10T00:00:00Z","finalizers":[""],"generation":0}}"#
+        ]],
+    );
     for (metadata, error) in [
         (json!(1), "json: cannot unmarshal number into Go struct field Pod.metadata of type v1.ObjectMeta"),
         (
@@ -173,10 +179,17 @@ fn decode_object_rejects_metadata_of_wrong_type() {
             json!({"generation": 1.5}),
             "json: cannot unmarshal number 1.5 into Go struct field ObjectMeta.metadata.generation of type int64",
         ),
-        (json!({"creationTimestamp": "soon"}), "parsing time \"soon\" as \"2006-01-02T15:04:05Z07:00\""),
+        (
+            json!({"creationTimestamp": "soon"}),
+            "parsing time \"soon\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"soon\" as \"2006\"",
+        ),
+        (
+            json!({"ownerReferences": [{"uid": 1}]}),
+            "json: cannot unmarshal number into Go struct field OwnerReference.metadata.ownerReferences.uid of type types.UID",
+        ),
         (
             json!({"ownerReferences": [{"controller": "x"}]}),
-            "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.ownerReferences.controller of type bool",
+            "json: cannot unmarshal string into Go struct field OwnerReference.metadata.ownerReferences.controller of type bool",
         ),
         (
             json!({"managedFields": [1]}),

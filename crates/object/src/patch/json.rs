@@ -42,6 +42,7 @@ impl JsonPatch {
         let mismatch = |value: &Value, of: &str| {
             refuse(format!("json: cannot unmarshal {} into Go value of type {of}", decode::go_json_type_name(value)))
         };
+        let value = if value.is_null() { Vec::<Value>::new().into() } else { value };
         let Value::Array(items) = value else { return Err(mismatch(&value, "[]handlers.jsonPatchOp")) };
         if items.len() > OPERATIONS_MAX {
             return Err(Rejection::TooLarge(format!(

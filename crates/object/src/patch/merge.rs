@@ -13,7 +13,8 @@ pub struct MergePatch(pub Map<String, Value>);
 impl MergePatch {
     /// Parses a patch, which must be a JSON object.
     pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
-        let Decoded { value, duplicate_fields } = super::decode_patch_object(body)?;
+        let Decoded { value, duplicate_fields } = super::decode_patch_object(body, "error decoding patch: ")?;
+        let value = value.ok_or_else(|| Rejection::BadRequest("Invalid JSON Patch".to_owned()))?;
         Ok(Decoded { value: Self(value), duplicate_fields })
     }
 

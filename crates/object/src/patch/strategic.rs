@@ -30,8 +30,8 @@ pub struct StrategicPatch(pub Map<String, Value>);
 impl StrategicPatch {
     /// Parses a patch, which must be a JSON object.
     pub fn parse(body: &[u8]) -> Result<Decoded<Self>, Rejection> {
-        let Decoded { value, duplicate_fields } = super::decode_patch_object(body)?;
-        Ok(Decoded { value: Self(value), duplicate_fields })
+        let Decoded { value, duplicate_fields } = super::decode_patch_object(body, "")?;
+        Ok(Decoded { value: Self(value.unwrap_or_default()), duplicate_fields })
     }
 
     /// Merges the patch into a copy of the object; `schema` is that of the object.

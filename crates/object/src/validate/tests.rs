@@ -153,7 +153,7 @@ fn validate_metadata_checks_owner_references() {
         "ownerReferences",
         &json!([owner("a", true), owner("b", true)]),
         &expect![[
-            r#"metadata.ownerReferences: Invalid value: [{"apiVersion":"apps/v1","controller":true,"kind":"ReplicaSet","name":"a","uid":"u"},{"apiVersion":"apps/v1","controller":true,"kind":"ReplicaSet","name":"b","uid":"u"}]: Only one reference can have Controller set to true. Found "true" in references for ReplicaSet/a and ReplicaSet/b"#
+            r#"metadata.ownerReferences: Invalid value: [{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"a","uid":"u","controller":true},{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"b","uid":"u","controller":true}]: Only one reference can have Controller set to true. Found "true" in references for ReplicaSet/a and ReplicaSet/b"#
         ]],
     );
     check_field(

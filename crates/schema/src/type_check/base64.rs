@@ -1,5 +1,15 @@
 //! Base64 as decoded by Go's standard encoding: padded, line breaks ignored.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+
+/// The base64 of bytes that are given as numbers; null is 0.
+pub(crate) fn bytes_of_numbers(items: &[Value]) -> String {
+    let byte = |item: &Value| item.as_u64().and_then(|number| u8::try_from(number).ok()).unwrap_or_default();
+    BASE64_STANDARD.encode(items.iter().map(byte).collect::<Vec<_>>())
+}
+
 /// Checks base64; the error names the byte at which Go's decoder fails.
 pub(super) fn check(text: &str) -> Result<(), String> {
     check_bytes(text.as_bytes()).map_err(|position| format!("illegal base64 data at input byte {position}"))

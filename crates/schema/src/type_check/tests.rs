@@ -275,3 +275,55 @@ fn strict_decoding_error_matches_kubernetes() {
     expect![[r#"Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: unknown field "spec.a", duplicate field "spec.b""#]].assert_eq(&cannot_be_handled_message(kind, &strict));
     assert_eq!(strict_decoding_error(&[]), None);
 }
+
+/// What is reported of a pod's spec as it stands in a body.
+#[track_caller]
+fn check_pod_document(spec: &str, expected: &Expect) {
+    let source = format!(r#"{{"kind": "Pod", "spec": {spec}}}"#);
+    let kind = built_in_types(36).for_kind(GroupVersionKind { group: "", version: "v1", kind: "Pod" }).unwrap();
+    let Ok(Value::Object(body)) = serde_json::from_str(&source) else { panic!("the body is JSON: {source}") };
+    let found = check_types_of_document(&body, source.as_bytes(), kind);
+    expected.assert_eq(&found.map_or_else(|error| error.to_string(), |unknown| unknown.join(", ")));
+}
+
+#[test]
+fn order_of_document_decides_what_is_reported() {
+    check_pod_document(
+        r#"{"priority": "x", "hostname": 1}"#,
+        &expect!["json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32"],
+    );
+    check_pod_document(
+        r#"{"zz": 1, "containers": [{"b": 1, "a": 1}], "aa": 1}"#,
+        &expect![[
+            r#"unknown field "spec.zz", unknown field "spec.containers[0].b", unknown field "spec.containers[0].a", unknown field "spec.aa""#
+        ]],
+    );
+}
+
+#[test]
+fn value_with_decoder_of_its_own_is_reported_first() {
+    check_pod_document(
+        r#"{"hostname": 1, "overhead": {"cpu": "x"}}"#,
+        &expect!["quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"],
+    );
+}
+
+#[test]
+fn numbers_are_reported_as_written() {
+    check_pod_document(
+        r#"{"priority": 1e3}"#,
+        &expect!["json: cannot unmarshal number 1e3 into Go struct field PodSpec.spec.priority of type int32"],
+    );
+    check_pod_document(r#"{"priority": -0.0}"#, &expect![""]);
+    check_pod_document(r#"{"priority": -0}"#, &expect![""]);
+}
+
+#[test]
+fn bytes_may_be_a_list_of_numbers() {
+    let secret = |value: Value| check_result(36, ("", "v1", "Secret"), json!({"data": {"a": value}}));
+    expect![""].assert_eq(&secret(json!([1, 255, null])));
+    expect!["json: cannot unmarshal number 256 into Go struct field Secret.data of type uint8"]
+        .assert_eq(&secret(json!([256])));
+    expect!["json: cannot unmarshal string into Go struct field Secret.data of type uint8"]
+        .assert_eq(&secret(json!(["x"])));
+}

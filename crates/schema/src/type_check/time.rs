@@ -5,6 +5,20 @@ pub(super) const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
 /// Go's layout of `metav1.MicroTime`: six digits of a fraction, no more and no less.
 pub(super) const MICROSECONDS: &str = "2006-01-02T15:04:05.000000Z07:00";
 
+/// The time with all digits, which the parsers of Rust want; the error is Go's.
+pub fn canonical_time(text: &str) -> Result<String, String> {
+    check(text, SECONDS)?;
+    Ok(pad_hour(text))
+}
+
+/// `2026-01-02T3:04:05Z` → `2026-01-02T03:04:05Z`; the text must have passed [`check`].
+pub(crate) fn pad_hour(text: &str) -> String {
+    match text.split_once('T') {
+        Some((day, time)) if time.as_bytes().get(1) == Some(&b':') => format!("{day}T0{time}"),
+        _ => text.to_owned(),
+    }
+}
+
 /// Rejects a text that is not a time in this layout.
 pub(super) fn check(text: &str, layout: &'static str) -> Result<(), String> {
     let fault = match (TimeReader { rest: text }).read(layout) {
@@ -43,7 +57,7 @@ impl<'a> TimeReader<'a> {
         self.read_literal("-")?;
         let day = self.read_number(2, "02")?;
         self.read_literal("T")?;
-        let hour = self.read_number(2, "15")?;
+        let hour = self.read_hour()?;
         expect_range(hour, 0, 23, "hour")?;
         self.read_literal(":")?;
         let minute = self.read_number(2, "04")?;
@@ -75,6 +89,12 @@ impl<'a> TimeReader<'a> {
         }
         self.rest = rest;
         number.parse().map_err(|_| mismatch)
+    }
+
+    /// One digit is enough for Go.
+    fn read_hour(&mut self) -> Result<u32, TimeParseError<'a>> {
+        let digits = self.rest.bytes().take(2).take_while(u8::is_ascii_digit).count();
+        self.read_number(digits.max(1), "15")
     }
 
     fn read_fraction(&mut self, layout: &'static str) -> Result<(), TimeParseError<'a>> {
@@ -135,10 +155,21 @@ mod tests {
 
     #[test]
     fn check_accepts_rfc_3339_times() {
-        for text in ["2024-02-29T23:59:59Z", "2024-01-01T00:00:00.123456789+02:00", "0000-01-01T00:00:00-23:59"] {
+        for text in [
+            "2024-02-29T23:59:59Z",
+            "2024-01-01T00:00:00.123456789+02:00",
+            "0000-01-01T00:00:00-23:59",
+            "2024-01-01T7:00:00Z",
+        ] {
             check_seconds(text, &expect![""]);
         }
         assert_eq!(check("2024-01-01T00:00:00.123456Z", MICROSECONDS), Ok(()));
+    }
+
+    #[test]
+    fn canonical_time_has_two_digits_of_the_hour() {
+        assert_eq!(canonical_time("2010-10-10T0:00:00Z").as_deref(), Ok("2010-10-10T00:00:00Z"));
+        assert_eq!(canonical_time("2010-10-10T10:00:00Z").as_deref(), Ok("2010-10-10T10:00:00Z"));
     }
 
     #[test]

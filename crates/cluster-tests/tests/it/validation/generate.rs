@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::manifests::{Kind, Manifest};
 use super::mutation::{Case, Change, child};
@@ -10,7 +10,7 @@ use super::outcome::hash;
 use super::schema::Schemas;
 
 /// Tried in place of every string.
-const STRINGS: [&str; 8] = ["", "NoSuchValue", "-1", "a_b", "a b", "A.b-", "1.2.3.4/33", "/../x"];
+const STRINGS: [&str; 10] = ["", "NoSuchValue", "-1", "a_b", "a b", "A.b-", "1.2.3.4/33", "/../x", "1a", "0.5m"];
 /// Tried in place of every number.
 const NUMBERS: [i64; 7] = [-1, 0, 1, 101, 65_536, 2_147_483_648, 9_007_199_254_740_993];
 /// Around the limits of labels, names and annotations.
@@ -102,8 +102,9 @@ impl Generator<'_> {
         let at = || pointer.to_owned();
         changes.push(Change::Delete(at()));
         match value {
-            Value::Object(_) => {
+            Value::Object(fields) => {
                 changes.extend([Change::Set(at(), json!({})), Change::Set(at(), json!([])), Change::Unknown(at())]);
+                changes.extend(sibling_changes(pointer, fields));
                 if schema.is_some_and(|schema| self.schemas.is_map(schema)) {
                     changes.extend(KEYS.map(|key| Change::Set(child(pointer, key), "x".into())));
                 }
@@ -112,6 +113,10 @@ impl Generator<'_> {
             Value::Array(items) => {
                 changes.extend([Change::Set(at(), json!([])), Change::Set(at(), "x".into())]);
                 changes.extend((0..items.len()).map(|index| Change::Duplicate(format!("{pointer}/{index}"))));
+                changes.extend((0..items.len()).map(|index| Change::Set(format!("{pointer}/{index}"), Value::Null)));
+                if items.len() > 1 {
+                    changes.push(Change::Set(at(), items.iter().rev().cloned().collect()));
+                }
             }
             Value::String(text) => {
                 changes.push(Change::Set(at(), 7.into()));
@@ -147,6 +152,14 @@ impl Generator<'_> {
             changes.extend(sample.map(|sample| Change::Set(child(pointer, key), sample)));
         }
     }
+}
+
+/// Every field with the value of the next one.
+fn sibling_changes(pointer: &str, fields: &Map<String, Value>) -> Vec<Change> {
+    let pairs = fields.keys().zip(fields.values().cycle().skip(1)).filter(|_| fields.len() > 1);
+    // Changes are recorded as text, in which this separates them.
+    let pairs = pairs.filter(|(_, value)| !value.to_string().contains(" && "));
+    pairs.map(|(key, value)| Change::Set(child(pointer, key), value.clone())).collect()
 }
 
 /// Few for `apiVersion` and `kind`: every kind decodes them alike.
@@ -222,7 +235,7 @@ mod tests {
         let cases = generator.cases(7, 200);
         assert_eq!(cases, generator.cases(7, 200));
         assert_ne!(cases, generator.cases(8, 200));
-        assert!((200..=260).contains(&cases.len()), "{} cases", cases.len());
+        assert!((200..=400).contains(&cases.len()), "{} cases", cases.len());
         for case in cases.iter().filter(|case| case.operation == "create") {
             let mut object = kind.manifests[case.manifest].object.clone();
             case.changes.iter().for_each(|change| change.apply(&mut object).unwrap());

@@ -101,6 +101,7 @@ pub(super) fn check_ephemeral_containers(context: &PodContext<'_>) {
                 field.forbidden(EPHEMERAL);
             }
         }
+        container.forbid(&["restartPolicy"], EPHEMERAL);
         for mount in container.at("volumeMounts").items() {
             for path in ["subPath", "subPathExpr"].iter().map(|name| mount.at(name)) {
                 if !path.text().is_empty() {
