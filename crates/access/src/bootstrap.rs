@@ -1,7 +1,8 @@
 //! The default roles and bindings of every cluster.
 //!
-//! Names, rules and subjects are those of kube-apiserver 1.37 with default feature gates, plus those of controllers
-//! behind other gates; release 1.36 has a subset. [`VIEWER_ROLE`] is the only role of our own.
+//! Names, rules and subjects are those of a kube-apiserver of the release with the same feature gates, as far as the
+//! releases 1.35 to 1.37 have them. [`VIEWER_ROLE`] is the only role of our own; the controllers that this server runs
+//! itself have theirs whatever the gates.
 
 mod components;
 mod controllers;
@@ -31,6 +32,29 @@ pub const AUTOUPDATE_ANNOTATION: &str = "rbac.authorization.kubernetes.io/autoup
 const BOOTSTRAPPING_LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
 const CONTROLLER_ROLE_PREFIX: &str = "system:controller:";
 
+/// Roles that exist only while a feature gate is on, and so do their bindings.
+const GATED_ROLES: &[(&str, &str)] = &[
+    ("system:cluster-trust-bundle-discovery", "ClusterTrustBundle"),
+    ("system:controller:device-taint-eviction-controller", "DRADeviceTaints"),
+    ("system:controller:kube-apiserver-serving-clustertrustbundle-publisher", "ClusterTrustBundle"),
+    ("system:controller:podcertificaterequestcleaner", "PodCertificateRequest"),
+    ("system:controller:podgroup-protection-controller", "GenericWorkload"),
+    ("system:controller:resource-claim-controller", "DynamicResourceAllocation"),
+    ("system:controller:resourcepoolstatusrequest-controller", "DRAResourcePoolStatus"),
+    ("system:controller:selinux-warning-controller", "SELinuxChangePolicy"),
+    ("system:controller:service-cidrs-controller", "MultiCIDRServiceAllocator"),
+    ("system:controller:storage-version-garbage-collector", "StorageVersionAPI"),
+];
+
+/// What a server offers, on which some default roles and rules depend.
+#[derive(Clone, Copy)]
+pub struct ServerFeatures<'a> {
+    /// The minor release.
+    pub minor: u32,
+    /// True if what belongs to a feature gate is there.
+    pub is_on: &'a dyn Fn(&str) -> bool,
+}
+
 /// A default role or binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefaultRbacObject {
@@ -40,16 +64,23 @@ pub enum DefaultRbacObject {
     Binding(RoleBinding),
 }
 
-/// Returns all default objects, roles before the bindings that refer to them.
-pub fn default_rbac_objects() -> Vec<DefaultRbacObject> {
-    let roles = cluster_roles().chain(namespaced::NAMESPACED_ROLES.iter().map(|(namespace, name, rows)| {
-        let mut role = build_role(name, rows);
-        (*namespace).clone_into(&mut role.metadata.namespace);
-        role
-    }));
+/// Returns all default objects of a server, roles before the bindings that refer to them.
+pub fn default_rbac_objects(features: &ServerFeatures<'_>) -> Vec<DefaultRbacObject> {
+    let exists = |role: &str| {
+        let gate = GATED_ROLES.iter().find(|(name, _)| *name == role);
+        gate.is_none_or(|(_, gate)| (features.is_on)(gate))
+    };
+    let roles = cluster_roles(features).filter(|role| exists(&role.metadata.name)).chain(
+        namespaced::NAMESPACED_ROLES.iter().map(|(namespace, name, rows)| {
+            let mut role = build_role(name, rows, features);
+            (*namespace).clone_into(&mut role.metadata.namespace);
+            role
+        }),
+    );
     roles
         .map(DefaultRbacObject::Role)
-        .chain(cluster_role_bindings().chain(role_bindings()).map(DefaultRbacObject::Binding))
+        .chain(cluster_role_bindings().filter(|binding| exists(&binding.role_ref.name)).map(DefaultRbacObject::Binding))
+        .chain(role_bindings().map(DefaultRbacObject::Binding))
         .collect()
 }
 
@@ -90,12 +121,12 @@ impl DefaultRbacObject {
     }
 }
 
-fn cluster_roles() -> impl Iterator<Item = Role> {
+fn cluster_roles<'f>(features: &'f ServerFeatures<'_>) -> impl Iterator<Item = Role> + use<'f> {
     static VIEWER_RULES: &[(&str, &[RuleRow])] =
         &[(VIEWER_ROLE, &[path_rule("get", "/debug/peers /debug/peers/* /metrics")])];
     let tables = [user_facing::USER_FACING_ROLES, components::COMPONENT_ROLES, VIEWER_RULES];
     let plain_roles = tables.into_iter().flatten().map(|(name, rows)| {
-        let mut role = build_role(name, rows);
+        let mut role = build_role(name, rows, features);
         if let Some(to) = name.strip_prefix("system:").filter(|to| to.starts_with("aggregate-to-")) {
             role.metadata.labels.insert(aggregation_label(to), "true".to_owned());
         }
@@ -103,9 +134,9 @@ fn cluster_roles() -> impl Iterator<Item = Role> {
     });
     let aggregated = [("admin", None), ("edit", Some("aggregate-to-admin")), ("view", Some("aggregate-to-edit"))];
     let aggregated = aggregated.into_iter().map(|(name, to)| build_aggregated_role(name, to));
-    plain_roles
-        .chain(aggregated)
-        .chain(controller_roles().map(|(name, rows)| build_role(&format!("{CONTROLLER_ROLE_PREFIX}{name}"), rows)))
+    plain_roles.chain(aggregated).chain(
+        controller_roles().map(|(name, rows)| build_role(&format!("{CONTROLLER_ROLE_PREFIX}{name}"), rows, features)),
+    )
 }
 
 fn controller_roles() -> impl Iterator<Item = &'static (&'static str, &'static [RuleRow])> {
@@ -162,8 +193,9 @@ fn role_bindings() -> impl Iterator<Item = RoleBinding> {
     })
 }
 
-fn build_role(name: &str, rows: &[RuleRow]) -> Role {
-    Role { metadata: metadata(name), rules: rows.iter().map(|row| row.to_rule()).collect(), aggregation_rule: None }
+fn build_role(name: &str, rows: &[RuleRow], features: &ServerFeatures<'_>) -> Role {
+    let rules = rows.iter().filter(|row| row.exists(features)).map(|row| row.to_rule()).collect();
+    Role { metadata: metadata(name), rules, aggregation_rule: None }
 }
 
 /// Builds a role that aggregates the roles labelled for it, and is itself aggregated into `aggregates_into`.
@@ -213,4 +245,4 @@ fn user_or_account_subject(name: &str) -> Subject {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use access::bootstrap::{DefaultRbacObject, ServerFeatures};
 use access::rbac::RbacKind;
 use api::json::JsonObject;
 use api::{GroupVersionResource, Status};
 use futures_util::{StreamExt as _, stream};
+use kinds::FeatureGates;
 use object::StoredObject;
 use registry::WriteDecision;
 use serde_json::Value;
@@ -64,7 +66,8 @@ pub async fn run(
         return;
     }
     let server = &server;
-    let roles = access::bootstrap::default_rbac_objects().into_iter().map(|role| BootstrapObject::Rbac(Box::new(role)));
+    let roles =
+        default_rbac_objects(&server.feature_gates).into_iter().map(|role| BootstrapObject::Rbac(Box::new(role)));
     let others = system_objects::priority_classes()
         .chain([
             cluster_authentication::authentication_config_map(&config.cluster_authentication),
@@ -83,10 +86,16 @@ pub async fn run(
     progress.0.store(true, Ordering::Release);
 }
 
+/// The default roles and bindings of a server with these gates.
+fn default_rbac_objects(gates: &FeatureGates) -> Vec<DefaultRbacObject> {
+    let is_on = |gate: &str| gates.includes(gate);
+    access::bootstrap::default_rbac_objects(&ServerFeatures { minor: gates.release().minor().into(), is_on: &is_on })
+}
+
 enum BootstrapObject {
     System(SystemObject),
     /// Created if absent, otherwise reconciled: missing rules and subjects are added.
-    Rbac(Box<access::bootstrap::DefaultRbacObject>),
+    Rbac(Box<DefaultRbacObject>),
 }
 
 impl BootstrapObject {
@@ -161,10 +170,7 @@ impl ApiServer {
     }
 }
 
-fn reconcile_role(
-    current: Option<&StoredObject>,
-    desired: &access::bootstrap::DefaultRbacObject,
-) -> Result<Option<JsonObject>, Status> {
+fn reconcile_role(current: Option<&StoredObject>, desired: &DefaultRbacObject) -> Result<Option<JsonObject>, Status> {
     use access::bootstrap::ReconcileAction;
     match access::bootstrap::reconcile(current.map(|stored| &*stored.body), desired) {
         Ok(ReconcileAction::Create(json) | ReconcileAction::Update(json)) => {
@@ -187,4 +193,74 @@ pub(crate) fn set_uid_and_creation_time(object: &mut JsonObject) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut).expect("bootstrap objects have metadata");
     metadata.insert("uid".to_owned(), rest::new_uid().into());
     metadata.insert("creationTimestamp".to_owned(), rest::current_time().to_string().into());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use expect_test::{Expect, expect};
+    use kinds::Release;
+
+    use super::*;
+
+    /// Each cluster role with its number of rules.
+    fn roles(release: Release) -> BTreeMap<String, usize> {
+        let objects = default_rbac_objects(&FeatureGates::new(release));
+        let role = |object: DefaultRbacObject| match object {
+            DefaultRbacObject::Role(role) if role.metadata.namespace.is_empty() => {
+                Some((role.metadata.name, role.rules.len()))
+            }
+            DefaultRbacObject::Role(_) | DefaultRbacObject::Binding(_) => None,
+        };
+        objects.into_iter().filter_map(role).collect()
+    }
+
+    /// The roles that differ from those of the newest release.
+    fn check(release: Release, expected: &Expect) {
+        let (older, newest) = (roles(release), roles(Release::NEWEST));
+        let names = newest.keys().chain(older.keys().filter(|name| !newest.contains_key(*name)));
+        let changed = names.filter(|name| older.get(*name) != newest.get(*name));
+        let shown = |count: Option<&usize>| count.map_or("none".to_owned(), ToString::to_string);
+        let lines = changed.map(|name| format!("{name}: {}, not {}", shown(older.get(name)), shown(newest.get(name))));
+        expected.assert_eq(&lines.collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn roles_and_rules_follow_release_and_gates() {
+        check(Release::R36, &expect![[r#"
+            system:cluster-trust-bundle-discovery: none, not 1
+            system:controller:device-taint-eviction-controller: 6, not 8
+            system:controller:kube-apiserver-serving-clustertrustbundle-publisher: none, not 3
+            system:controller:node-controller: 5, not 6
+            system:controller:podcertificaterequestcleaner: none, not 1
+            system:kube-scheduler: 27, not 28
+            system:node: 25, not 27"#]]);
+        check(Release::R35, &expect![[r#"
+            system:cluster-trust-bundle-discovery: none, not 1
+            system:controller:device-taint-eviction-controller: none, not 8
+            system:controller:expand-controller: 5, not 4
+            system:controller:kube-apiserver-serving-clustertrustbundle-publisher: none, not 3
+            system:controller:node-controller: 5, not 6
+            system:controller:persistent-volume-binder: 10, not 9
+            system:controller:podcertificaterequestcleaner: none, not 1
+            system:controller:pvc-protection-controller: 3, not 4
+            system:controller:resource-claim-controller: 6, not 7
+            system:kube-scheduler: 25, not 28
+            system:node: 25, not 27"#]]);
+    }
+
+    #[test]
+    fn conditions_name_known_gates() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let is_on = |gate: &str| {
+            asked.borrow_mut().push(gate.to_owned());
+            true
+        };
+        access::bootstrap::default_rbac_objects(&ServerFeatures { minor: 37, is_on: &is_on });
+        for gate in asked.into_inner() {
+            let is_known = |release: &Release| kinds::feature_gates::feature_spec(*release, &gate).is_some();
+            assert!(Release::ALL.iter().any(is_known), "{gate}");
+        }
+    }
 }

@@ -180,6 +180,16 @@ impl FeatureGates {
         gate_index(name).is_some_and(|row| !self.enabled[row] && table::GATES[row].spec(self.release).is_some())
     }
 
+    /// True if the release has what belongs to the gate: the gate is enabled, or was removed after it became permanent.
+    pub fn includes(&self, name: &str) -> bool {
+        let Some(row) = gate_index(name) else { return false };
+        let was_stable = |earlier: &Release| {
+            *earlier < self.release
+                && table::GATES[row].spec(*earlier).is_some_and(|spec| spec.stage == FeatureStage::Stable)
+        };
+        self.enabled[row] || table::GATES[row].spec(self.release).is_none() && Release::ALL.iter().any(was_stable)
+    }
+
     /// Warnings to log at startup about gates that were set by name, in their order.
     pub fn warnings(&self) -> &[GateWarning] {
         &self.warnings

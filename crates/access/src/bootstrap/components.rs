@@ -1,6 +1,7 @@
 //! Default roles for cluster components.
 
-use super::rule_row::{EVENTS, READ, READ_UPDATE, READ_WRITE, RuleRow, rule, rule_for_names};
+use super::rule_row::RuleCondition::Gate;
+use super::rule_row::{EVENTS, READ, READ_UPDATE, READ_WRITE, RuleRow, rule, rule_for_names, rule_when};
 
 /// Roles for scheduler, controller manager, nodes, proxies, DNS and certificate approvers.
 pub(super) static COMPONENT_ROLES: &[(&str, &[RuleRow])] = &[
@@ -70,14 +71,17 @@ pub(super) static COMPONENT_ROLES: &[(&str, &[RuleRow])] = &[
             rule(READ, "core", "namespaces"),
             rule(READ, "storage.k8s.io", "csidrivers"),
             rule(READ, "storage.k8s.io", "csistoragecapacities"),
-            rule(READ, "resource.k8s.io", "deviceclasses"),
-            rule(READ_UPDATE, "resource.k8s.io", "resourceclaims"),
-            rule(READ_UPDATE, "resource.k8s.io", "resourceclaims/status"),
-            rule("update", "core", "pods/finalizers"),
-            rule(READ, "resource.k8s.io", "resourceslices"),
-            rule("create delete", "resource.k8s.io", "resourceclaims"),
-            rule(READ, "resource.k8s.io", "devicetaintrules"),
-            rule("update patch", "resource.k8s.io", "resourceclaims/binding"),
+            rule_when(Gate("DynamicResourceAllocation"), rule(READ, "resource.k8s.io", "deviceclasses")),
+            rule_when(Gate("DynamicResourceAllocation"), rule(READ_UPDATE, "resource.k8s.io", "resourceclaims")),
+            rule_when(Gate("DynamicResourceAllocation"), rule(READ_UPDATE, "resource.k8s.io", "resourceclaims/status")),
+            rule_when(Gate("DynamicResourceAllocation"), rule("update", "core", "pods/finalizers")),
+            rule_when(Gate("DynamicResourceAllocation"), rule(READ, "resource.k8s.io", "resourceslices")),
+            rule_when(Gate("DRAExtendedResource"), rule("create delete", "resource.k8s.io", "resourceclaims")),
+            rule_when(Gate("DRADeviceTaintRules"), rule(READ, "resource.k8s.io", "devicetaintrules")),
+            rule_when(
+                Gate("DRAResourceClaimGranularStatusAuthorization"),
+                rule("update patch", "resource.k8s.io", "resourceclaims/binding"),
+            ),
         ],
     ),
     (
@@ -105,11 +109,14 @@ pub(super) static COMPONENT_ROLES: &[(&str, &[RuleRow])] = &[
             rule(READ, "storage.k8s.io", "csidrivers"),
             rule("get create update patch delete", "storage.k8s.io", "csinodes"),
             rule(READ, "node.k8s.io", "runtimeclasses"),
-            rule("get", "resource.k8s.io", "resourceclaims"),
-            rule("deletecollection", "resource.k8s.io", "resourceslices"),
-            rule(READ, "certificates.k8s.io", "clustertrustbundles"),
-            rule("get", "core", "serviceaccounts"),
-            rule("get list watch create", "certificates.k8s.io", "podcertificaterequests"),
+            rule_when(Gate("DynamicResourceAllocation"), rule("get", "resource.k8s.io", "resourceclaims")),
+            rule_when(Gate("DynamicResourceAllocation"), rule("deletecollection", "resource.k8s.io", "resourceslices")),
+            rule_when(Gate("ClusterTrustBundle"), rule(READ, "certificates.k8s.io", "clustertrustbundles")),
+            rule_when(Gate("KubeletServiceAccountTokenForCredentialProviders"), rule("get", "core", "serviceaccounts")),
+            rule_when(
+                Gate("PodCertificateRequest"),
+                rule("get list watch create", "certificates.k8s.io", "podcertificaterequests"),
+            ),
         ],
     ),
     ("system:node-bootstrapper", &[rule("get list watch create", "certificates.k8s.io", "certificatesigningrequests")]),
@@ -120,7 +127,7 @@ pub(super) static COMPONENT_ROLES: &[(&str, &[RuleRow])] = &[
             rule("list watch", "core", "endpoints services"),
             rule(READ, "core", "nodes"),
             EVENTS,
-            rule("list watch", "networking.k8s.io", "servicecidrs"),
+            rule_when(Gate("MultiCIDRServiceAllocator"), rule("list watch", "networking.k8s.io", "servicecidrs")),
             rule("list watch", "discovery.k8s.io", "endpointslices"),
         ],
     ),

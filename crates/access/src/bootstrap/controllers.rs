@@ -1,6 +1,7 @@
 //! Default roles of kube-controller-manager's controllers, each bound to a service account in kube-system.
 
-use super::rule_row::{EVENTS, READ, READ_UPDATE, RuleRow, rule, rule_for_names};
+use super::rule_row::RuleCondition::{Gate, Since, Until};
+use super::rule_row::{EVENTS, READ, READ_UPDATE, RuleRow, rule, rule_for_names, rule_when};
 
 /// Controllers that create and delete pods.
 pub(super) static WORKLOAD_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
@@ -48,8 +49,8 @@ pub(super) static WORKLOAD_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
             rule(READ, "resource.k8s.io", "resourceslices"),
             rule(READ, "resource.k8s.io", "deviceclasses"),
             EVENTS,
-            rule("update patch", "resource.k8s.io", "devicetaintrules/status"),
-            rule(READ, "resource.k8s.io", "devicetaintrules"),
+            rule_when(Gate("DRADeviceTaintRules"), rule("update patch", "resource.k8s.io", "devicetaintrules/status")),
+            rule_when(Gate("DRADeviceTaintRules"), rule(READ, "resource.k8s.io", "devicetaintrules")),
         ],
     ),
     (
@@ -126,7 +127,10 @@ pub(super) static WORKLOAD_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
             rule("update patch", "resource.k8s.io", "resourceclaims resourceclaims/status"),
             rule("update patch", "core", "pods/status"),
             EVENTS,
-            rule("update patch", "resource.k8s.io", "resourceclaims/binding"),
+            rule_when(
+                Gate("DRAResourceClaimGranularStatusAuthorization"),
+                rule("update patch", "resource.k8s.io", "resourceclaims/binding"),
+            ),
         ],
     ),
     (
@@ -240,6 +244,7 @@ pub(super) static VOLUME_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
             rule(READ_UPDATE, "core", "persistentvolumes"),
             rule("update patch", "core", "persistentvolumeclaims/status"),
             rule(READ, "core", "persistentvolumeclaims"),
+            rule_when(Until(35), rule("get", "core", "services")),
             EVENTS,
         ],
     ),
@@ -252,6 +257,7 @@ pub(super) static VOLUME_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
             rule("update", "core", "persistentvolumeclaims/status"),
             rule("get list watch create delete", "core", "pods"),
             rule(READ, "storage.k8s.io", "storageclasses"),
+            rule_when(Until(35), rule("get", "core", "services")),
             rule("list watch", "core", "nodes"),
             EVENTS,
             rule("watch", "core", "events"),
@@ -262,7 +268,7 @@ pub(super) static VOLUME_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
         "pvc-protection-controller",
         &[
             rule("get list watch update", "core", "persistentvolumeclaims"),
-            rule("update", "core", "persistentvolumeclaims/status"),
+            rule_when(Since(36), rule("update", "core", "persistentvolumeclaims/status")),
             rule(READ, "core", "pods"),
             EVENTS,
         ],
@@ -345,7 +351,7 @@ pub(super) static CLUSTER_CONTROLLER_ROLES: &[(&str, &[RuleRow])] = &[
             rule("update patch", "core", "nodes/status"),
             rule("update patch", "core", "pods/status"),
             rule("get list watch delete", "core", "pods"),
-            rule(READ, "coordination.k8s.io", "leases"),
+            rule_when(Since(37), rule(READ, "coordination.k8s.io", "leases")),
             EVENTS,
         ],
     ),

@@ -10,9 +10,14 @@ use crate::authorization::Authorizer;
 use crate::rbac::{PolicyRule, RbacIndex, RbacPolicy};
 use crate::user::User;
 
+/// Those of the newest release with all gates on.
+pub(crate) fn all_default_objects() -> Vec<DefaultRbacObject> {
+    default_rbac_objects(&ServerFeatures { minor: 37, is_on: &|_| true })
+}
+
 fn default_index() -> RbacIndex {
     let mut policy = RbacPolicy::default();
-    for desired in default_rbac_objects() {
+    for desired in all_default_objects() {
         let ObjectMeta { name, namespace, .. } = desired.metadata();
         let _ = policy.put(desired.kind(), namespace, name, &desired.to_json()).unwrap();
     }
@@ -22,7 +27,7 @@ fn default_index() -> RbacIndex {
 #[test]
 fn default_objects_match_kubernetes() {
     let of_kind = |kind: RbacKind| {
-        let desired = default_rbac_objects();
+        let desired = all_default_objects();
         let lines = desired.iter().filter(|desired| desired.kind() == kind).map(|desired| {
             let count = match desired {
                 DefaultRbacObject::Role(role) => role.rules.len(),
@@ -44,7 +49,7 @@ fn default_objects_match_kubernetes() {
 
 #[test]
 fn default_object_names_are_unique_and_bound_roles_exist() {
-    let desired = default_rbac_objects();
+    let desired = all_default_objects();
     let key = |kind: RbacKind, namespace: &str, name: &str| format!("{kind} {namespace}/{name}");
     let names: HashSet<String> = desired
         .iter()
@@ -64,7 +69,7 @@ fn default_object_names_are_unique_and_bound_roles_exist() {
 #[test]
 fn default_objects_serialize_as_in_kubernetes() {
     let find = |name: &str, kind: RbacKind| {
-        let found = default_rbac_objects()
+        let found = all_default_objects()
             .into_iter()
             .find(|desired| desired.metadata().name == name && desired.kind() == kind)
             .unwrap();
@@ -240,7 +245,7 @@ fn reconcile_adds_selectors_and_skips_unexpected_aggregation() {
 
 #[test]
 fn reconcile_adds_subjects_and_skips_other_role() {
-    let desired = default_rbac_objects()
+    let desired = all_default_objects()
         .into_iter()
         .find(|desired| {
             desired.metadata().name == "system:public-info-viewer" && desired.kind() == RbacKind::ClusterRoleBinding

@@ -1,6 +1,7 @@
 //! Default roles for people and delegated clients.
 
-use super::rule_row::{READ, READ_WRITE, RuleRow, WRITE, path_rule, rule};
+use super::rule_row::RuleCondition::{Gate, WithoutGate};
+use super::rule_row::{READ, READ_WRITE, RuleRow, WRITE, path_rule, rule, rule_when};
 
 /// Roles that default bindings grant to well-known groups, or that administrators bind themselves.
 pub(super) static USER_FACING_ROLES: &[(&str, &[RuleRow])] = &[
@@ -41,7 +42,10 @@ pub(super) static USER_FACING_ROLES: &[(&str, &[RuleRow])] = &[
             rule(WRITE, "policy", "poddisruptionbudgets"),
             rule(WRITE, "networking.k8s.io", "ingresses networkpolicies"),
             rule(READ_WRITE, "coordination.k8s.io", "leases"),
-            rule(WRITE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
+            rule_when(
+                Gate("DynamicResourceAllocation"),
+                rule(WRITE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
+            ),
         ],
     ),
     (
@@ -74,7 +78,10 @@ pub(super) static USER_FACING_ROLES: &[(&str, &[RuleRow])] = &[
             ),
             rule(READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
             rule(READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
-            rule(READ, "resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates"),
+            rule_when(
+                Gate("DynamicResourceAllocation"),
+                rule(READ, "resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates"),
+            ),
         ],
     ),
     (
@@ -91,9 +98,16 @@ pub(super) static USER_FACING_ROLES: &[(&str, &[RuleRow])] = &[
     (
         "system:monitoring",
         &[
-            path_rule(
-                "get",
-                "/flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/* /statusz",
+            rule_when(
+                Gate("ComponentFlagz"),
+                path_rule(
+                    "get",
+                    "/flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/* /statusz",
+                ),
+            ),
+            rule_when(
+                WithoutGate("ComponentFlagz"),
+                path_rule("get", "/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"),
             ),
             rule("get", "core", "nodes/metrics"),
         ],
@@ -120,7 +134,7 @@ pub(super) static USER_FACING_ROLES: &[(&str, &[RuleRow])] = &[
             rule(READ, "core", "nodes"),
             rule("proxy", "core", "nodes"),
             rule("*", "core", "nodes/log nodes/metrics nodes/proxy nodes/stats"),
-            rule("*", "core", "nodes/configz nodes/healthz nodes/pods"),
+            rule_when(Gate("KubeletFineGrainedAuthz"), rule("*", "core", "nodes/configz nodes/healthz nodes/pods")),
         ],
     ),
 ];

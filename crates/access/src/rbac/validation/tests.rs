@@ -22,7 +22,7 @@ fn validate_accepts_valid_and_default_objects() {
         &json!({"rules": [rule, paths], "aggregationRule": {"clusterRoleSelectors": [selector]}}),
         &expect![""],
     );
-    for bundled in crate::bootstrap::default_rbac_objects() {
+    for bundled in crate::bootstrap::tests::all_default_objects() {
         let name = &bundled.metadata().name;
         assert_eq!(validate_object(bundled.kind(), name, &bundled.to_json()).unwrap(), [], "{name}");
     }
