@@ -228,15 +228,20 @@ mod tests {
 
     #[test]
     fn roles_and_rules_follow_release_and_gates() {
-        check(Release::R36, &expect![[r#"
+        check(
+            Release::R36,
+            &expect![[r#"
             system:cluster-trust-bundle-discovery: none, not 1
             system:controller:device-taint-eviction-controller: 6, not 8
             system:controller:kube-apiserver-serving-clustertrustbundle-publisher: none, not 3
             system:controller:node-controller: 5, not 6
             system:controller:podcertificaterequestcleaner: none, not 1
             system:kube-scheduler: 27, not 28
-            system:node: 25, not 27"#]]);
-        check(Release::R35, &expect![[r#"
+            system:node: 25, not 27"#]],
+        );
+        check(
+            Release::R35,
+            &expect![[r#"
             system:cluster-trust-bundle-discovery: none, not 1
             system:controller:device-taint-eviction-controller: none, not 8
             system:controller:expand-controller: 5, not 4
@@ -247,7 +252,8 @@ mod tests {
             system:controller:pvc-protection-controller: 3, not 4
             system:controller:resource-claim-controller: 6, not 7
             system:kube-scheduler: 25, not 28
-            system:node: 25, not 27"#]]);
+            system:node: 25, not 27"#]],
+        );
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Field<'_> {
         };
         let canonical = match address.to_canonical() {
             IpAddr::V4(address) if bits > 32 => format!("{address}/{}", bits - 96),
-            address => format!("{address}/{bits}"),
+            address @ (IpAddr::V4(_) | IpAddr::V6(_)) => format!("{address}/{bits}"),
         };
         if canonical != self.text() {
             self.invalid_text(format!("must be in canonical form (\"{canonical}\")"));

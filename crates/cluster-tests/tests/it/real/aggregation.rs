@@ -10,12 +10,13 @@ use cluster_tests::process::SpawnedProcess;
 use cluster_tests::tools::{kubectl, required_path};
 use cluster_tests::wait::wait_within;
 use cluster_tests::watch_reader::WatchReader;
-use cluster_tests::{ControlPlane, Etcd, TestStore};
+use cluster_tests::{Client, ControlPlane, Etcd, TestStore};
 use serde_json::{Value, json};
 
 use crate::block_on;
 
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const FLUNDERS: &str = "/apis/wardle.example.com/v1alpha1/namespaces/default/flunders";
 /// For a Go program with informers, on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -49,6 +50,41 @@ fn api_service(version: &str, port: u16, priority: u32) -> Value {
             "service": {"namespace": "default", "name": "wardle", "port": port}, "insecureSkipTLSVerify": true}})
 }
 
+/// Waits until the sample server is available and kubectl knows its kinds and their fields.
+fn wait_until_known(b: &Client, kubeconfig: &Path, log: &dyn Fn() -> String) {
+    for version in ["v1alpha1", "v1beta1"] {
+        wait_within(LIMIT, "the sample server is available", async || {
+            let found = b.get(&format!("{API_SERVICES}/{version}.wardle.example.com")).await.json();
+            let message = found["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+            if message == "all checks passed" { Ok(()) } else { Err(format!("{message}\n{}", log())) }
+        });
+    }
+    wait_within(LIMIT, "kubectl knows flunders and fischers", async || {
+        let listed = kubectl(kubeconfig, &["api-resources", "--api-group=wardle.example.com", "-o", "name"]);
+        let listed = listed.expect_success();
+        let is_complete = listed == "fischers.wardle.example.com\nflunders.wardle.example.com\n";
+        if is_complete { Ok(()) } else { Err(listed) }
+    });
+    wait_within(LIMIT, "kubectl explains flunders", async || {
+        let explained = ["flunder.spec.reference", "--output=plaintext-openapiv2"];
+        let pages = [&explained[..1], &explained].map(|args| kubectl(kubeconfig, &[&["explain"], args].concat()));
+        let is_known = pages.iter().all(|page| page.stdout.contains("reference"));
+        if is_known { Ok(()) } else { Err(format!("{pages:?}")) }
+    });
+}
+
+/// One whose owner exists, two whose owner does not.
+fn create_owned_config_maps(a: &Client, uid: &str) {
+    block_on(async {
+        for (name, owner, uid) in [("owned", "one", uid), ("orphan", "none", "0a1b2c3d-0000-4000-8000-000000000000")] {
+            assert_eq!(a.create(CONFIG_MAPS, &owned_config_map(name, owner, uid)).await.status, 201);
+        }
+        let unowned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "last", "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "0a1b2c3d-0000-4000-8000-000000000001"}]}});
+        assert_eq!(a.create(CONFIG_MAPS, &unowned).await.status, 201);
+    });
+}
+
 #[test]
 fn sample_extension_server_is_registered_used_and_watched() {
     let (etcd, own_etcd) = (Etcd::start(), Etcd::start());
@@ -70,25 +106,7 @@ fn sample_extension_server_is_registered_used_and_watched() {
             assert_eq!(a.create(API_SERVICES, &api_service(version, port, priority)).await.status, 201);
         }
     });
-    for version in ["v1alpha1", "v1beta1"] {
-        wait_within(LIMIT, "the sample server is available", async || {
-            let found = b.get(&format!("{API_SERVICES}/{version}.wardle.example.com")).await.json();
-            let message = found["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
-            if message == "all checks passed" { Ok(()) } else { Err(format!("{message}\n{}", log())) }
-        });
-    }
-    wait_within(LIMIT, "kubectl knows flunders and fischers", async || {
-        let listed = kubectl(&kubeconfig, &["api-resources", "--api-group=wardle.example.com", "-o", "name"]);
-        let listed = listed.expect_success();
-        let is_complete = listed == "fischers.wardle.example.com\nflunders.wardle.example.com\n";
-        if is_complete { Ok(()) } else { Err(listed) }
-    });
-    wait_within(LIMIT, "kubectl explains flunders", async || {
-        let explained = ["flunder.spec.reference", "--output=plaintext-openapiv2"];
-        let pages = [&explained[..1], &explained].map(|args| kubectl(&kubeconfig, &[&["explain"], args].concat()));
-        let is_known = pages.iter().all(|page| page.stdout.contains("reference"));
-        if is_known { Ok(()) } else { Err(format!("{pages:?}")) }
-    });
+    wait_until_known(&b, kubeconfig.as_ref(), &log);
     let theirs = block_on(b.get("/openapi/v3/apis/wardle.example.com/v1alpha1")).json();
     assert!(theirs["paths"].get("/apis/wardle.example.com/v1alpha1/fischers").is_some(), "{theirs}");
     let flunder = |name: &str| {
@@ -120,17 +138,8 @@ fn sample_extension_server_is_registered_used_and_watched() {
         if namespace.contains("wardle.example.com/v1alpha1") { Ok(()) } else { Err(namespace) }
     });
     assert_eq!(block_on(b.get(FLUNDERS)).status, 503);
-    let config_maps = "/api/v1/namespaces/default/configmaps";
-    block_on(async {
-        for (name, owner, uid) in [("owned", "one", &*uid), ("orphan", "none", "0a1b2c3d-0000-4000-8000-000000000000")]
-        {
-            assert_eq!(a.create(config_maps, &owned_config_map(name, owner, uid)).await.status, 201);
-        }
-        let unowned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "last", "ownerReferences": [
-            {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "0a1b2c3d-0000-4000-8000-000000000001"}]}});
-        assert_eq!(a.create(config_maps, &unowned).await.status, 201);
-    });
-    let status_of = async |name: &str| a.get(&format!("{config_maps}/{name}")).await.status.as_u16();
+    create_owned_config_maps(&a, &uid);
+    let status_of = async |name: &str| a.get(&format!("{CONFIG_MAPS}/{name}")).await.status.as_u16();
     wait_within(LIMIT, "the collector has looked at what came last", async || {
         if status_of("last").await == 404 { Ok(()) } else { Err("it is there".to_owned()) }
     });
