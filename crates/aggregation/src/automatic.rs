@@ -22,7 +22,7 @@ pub enum VersionOrigin {
 }
 
 impl VersionOrigin {
-    const fn label(self) -> &'static str {
+    const fn label_value(self) -> &'static str {
         match self {
             Self::BuiltIn => "onstart",
             Self::Definition => "true",
@@ -98,7 +98,7 @@ pub fn decide(
         (None, None) => AutomaticAction::Keep,
         (None, Some(desired)) => {
             let mut object = JsonObject::new();
-            let labels = json!({AUTOMATIC_LABEL: desired.origin.label()});
+            let labels = json!({AUTOMATIC_LABEL: desired.origin.label_value()});
             object.insert("metadata".to_owned(), json!({"name": desired.name(), "labels": labels}));
             object.insert("spec".to_owned(), desired.spec().into());
             condition::set_available(&mut object, &Availability::local(), now);
@@ -132,7 +132,7 @@ fn update(current: &JsonObject, desired: &AutomaticApiService, may_update: bool,
     if let Some(labels) = next.get_mut("metadata").and_then(|metadata| metadata.get_mut("labels"))
         && may_update
     {
-        labels[AUTOMATIC_LABEL] = desired.origin.label().into();
+        labels[AUTOMATIC_LABEL] = desired.origin.label_value().into();
     }
     if condition::is_local(&next) {
         condition::set_available(&mut next, &Availability::local(), now);

@@ -287,7 +287,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Reads a definition in the form of `v1` that was converted from the JSON `text`. The schemas share the text if they
+    /// Reads a definition in the form of `v1` that was converted from the stored JSON `text` of an older version. The schemas share the text if they
     /// are there in the form in which this program writes them.
     pub fn from_converted(object: &JsonObject, text: &Bytes) -> Result<Self, serde_json::Error> {
         let mut definition = Self::deserialize(object)?;

@@ -237,22 +237,22 @@ impl ServiceAllocation {
             has_object: &has_object,
             is_dry_run,
             random,
-            taken_addresses: Vec::new(),
+            taken_by_write: Vec::new(),
             released_addresses: Vec::new(),
             dry_run_ports: Vec::new(),
         };
         allocator.apply(change)?;
-        let ServiceAllocator { address_maps, ports, taken_addresses, released_addresses, .. } = allocator;
+        let ServiceAllocator { address_maps, ports, taken_by_write, released_addresses, .. } = allocator;
         let (existing, absent): (Vec<_>, Vec<_>) = maps.into_iter().partition(|(_, found)| found.is_some());
         let revisions = existing.into_iter().filter_map(|(key, found)| Some((key, found?.1)));
         let revisions = revisions.chain(port_revision.map(|revision| (port_key, revision)));
         let changed = revisions.zip(address_maps.into_iter().chain(ports)).filter(|(_, map)| map.is_changed);
         let mut writes: Vec<_> = changed.map(|((key, revision), map)| put_map(key, revision, &map)).collect();
-        if !taken_addresses.is_empty() {
+        if !taken_by_write.is_empty() {
             // Were a bitmap created now, the addresses would have to be in it.
             writes.extend(absent.into_iter().map(|(key, _)| require_absent(key)));
         }
-        writes.extend(taken_addresses.into_iter().map(|address| self.take(address, namespace, name)));
+        writes.extend(taken_by_write.into_iter().map(|address| self.take(address, namespace, name)));
         let released = released_addresses.into_iter();
         writes.extend(released.filter_map(|address| self.release(address, (namespace, name), newer)));
         Ok(writes)

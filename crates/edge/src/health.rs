@@ -52,7 +52,7 @@ impl HealthCheck {
         Self::with_details(name, pages, move || test().map(|()| CheckDetails::new()))
     }
 
-    /// A check that has details even if it passes.
+    /// A check that has details even if it passes, for verbose pages of callers who may read them.
     pub fn with_details(
         name: impl Into<String>,
         pages: HealthPages,

@@ -33,7 +33,7 @@ pub struct ForwardedBody {
     /// Ends the wait for a deadline or an unresponsive peer. Created on the first `Pending`.
     abort_future: Option<AbortFuture>,
     /// Released at the end of the body.
-    seat: Option<PeerSeat>,
+    peer_seat: Option<PeerSeat>,
 }
 
 type AbortFuture = Pin<Box<dyn Future<Output = AbortReason> + Send>>;
@@ -65,7 +65,7 @@ impl ForwardedBody {
             lifetime,
             stream_stop: stream_stop.clone(),
             abort_future: None,
-            seat: Some(seat),
+            peer_seat: Some(seat),
         }
     }
 
@@ -77,18 +77,19 @@ impl ForwardedBody {
             lifetime: Lifetime::LongRunning,
             stream_stop: ending,
             abort_future: None,
-            seat: None,
+            peer_seat: None,
         }
     }
 
+    /// Gives the connection and the place at the peer back at the end of the body, before the body is dropped.
     fn release(&mut self) {
         self.remaining = None;
         self.abort_future = None;
-        self.seat = None;
+        self.peer_seat = None;
     }
 
     fn poll_abort(&mut self, context: &mut Context<'_>) -> Poll<AbortReason> {
-        let Some(seat) = &self.seat else { return Poll::Pending };
+        let Some(seat) = &self.peer_seat else { return Poll::Pending };
         let guard = self
             .abort_future
             .get_or_insert_with(|| abort_future(self.lifetime, seat.peer().clone(), self.stream_stop.clone()));
@@ -114,8 +115,8 @@ fn abort_future(lifetime: Lifetime, peer: Arc<Peer>, stream_stop: CancellationTo
 impl fmt::Debug for ForwardedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ForwardedBody")
-            .field("rest", &self.remaining)
-            .field("span", &self.lifetime)
+            .field("remaining", &self.remaining)
+            .field("lifetime", &self.lifetime)
             .finish_non_exhaustive()
     }
 }

@@ -88,7 +88,8 @@ impl UpstreamMembers {
         self.persist_document(server.clone(), None).await;
     }
 
-    /// Publishes the address of an upstream, which makes it eligible for requests.
+    /// Publishes the address of an upstream that passed its inspection: membership then treats it as live. An unchanged
+    /// address is not put again, because that would be a new version.
     pub(crate) fn set_ready(&self, server: &ServerId, address: &Address) {
         if self.addresses.get(server).is_none() {
             self.addresses.put(server, address.clone());

@@ -119,7 +119,8 @@ pub(crate) fn view_inputs_from_notation(cluster: &str) -> ViewInputs {
     inputs
 }
 
-/// Names such as `example.com/v1/xs` and, for a whole version, `example.com/v1`.
+/// Resources of definitions, to be excluded from peers' documents: `example.com/v1/xs` of a CustomResourceDefinition,
+/// `example.com/v1` of an APIService.
 pub(crate) fn defined_resources_from_notation(notation: &str) -> DefinedResources {
     let name = |word: &str| {
         let mut parts = word.split('/').map(SharedStr::from);

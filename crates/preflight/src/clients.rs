@@ -43,7 +43,7 @@ pub struct ClientUses {
 
 /// Counts the requests in logs, line by line.
 #[derive(Debug, Default)]
-pub struct ClientLogReader {
+pub struct ClientUseCounter {
     uses: BTreeMap<[String; 5], u64>,
     found: ClientUses,
 }
@@ -78,7 +78,7 @@ struct AccessLine {
     user: Option<String>,
 }
 
-impl ClientLogReader {
+impl ClientUseCounter {
     /// Counts one line of an audit log. Events without a resource are ignored, and so are all stages but the last of a
     /// request.
     pub fn add_audit_line(&mut self, line: &[u8]) {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn requests_are_counted_once_per_client_and_version() {
-        let mut reader = ClientLogReader::default();
+        let mut counter = ClientUseCounter::default();
         for line in [
             r#"{"stage":"RequestReceived","objectRef":{"resource":"pods","apiVersion":"v1"},"user":{"username":"jane"}}"#,
             r#"{"stage":"ResponseComplete","objectRef":{"resource":"pods","apiVersion":"v1"},"user":{"username":"jane"},"userAgent":"kubectl/v1.37 (linux)"}"#,
@@ -192,9 +192,9 @@ mod tests {
             "not json",
             "",
         ] {
-            reader.add_audit_line(line.as_bytes());
+            counter.add_audit_line(line.as_bytes());
         }
-        let uses = reader.finish();
+        let uses = counter.finish();
         check(&uses, &["/v1/pods jane kubectl/v1.37 2", "batch/v1/jobs bob  1"]);
         assert_eq!(
             uses.not_known(),
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn access_logs_are_read_by_path() {
-        let mut reader = ClientLogReader::default();
+        let mut counter = ClientUseCounter::default();
         for line in [
             r#"{"time":"x","user":"jane","verb":"list","method":"GET","path":"/apis/apps/v1/namespaces/default/deployments","status":200}"#,
             r#"{"user":"jane","method":"PUT","path":"/apis/apps/v1/namespaces/n/deployments/d/status","status":200}"#,
@@ -215,10 +215,10 @@ mod tests {
             r#"{"user":"jane","method":"GET","path":"/apis","status":200}"#,
             r#"{"user":"jane","method":"GET","path":"/%zz","status":400}"#,
         ] {
-            reader.add_access_line(line.as_bytes());
+            counter.add_access_line(line.as_bytes());
         }
-        reader.skip_line();
-        let uses = reader.finish();
+        counter.skip_line();
+        let uses = counter.finish();
         check(&uses, &["/v1/pods   1", "apps/v1/deployments jane  2"]);
         assert_eq!(uses.uses[0].client(), "a user that the log does not name");
         assert_eq!(uses.not_known().len(), 2);
@@ -226,12 +226,12 @@ mod tests {
 
     #[test]
     fn clients_beyond_the_limit_are_said() {
-        let mut reader = ClientLogReader::default();
+        let mut counter = ClientUseCounter::default();
         for number in 0..=USES_MAX {
             let line = format!(r#"{{"user":"u{number}","method":"GET","path":"/api/v1/pods"}}"#);
-            reader.add_access_line(line.as_bytes());
+            counter.add_access_line(line.as_bytes());
         }
-        let uses = reader.finish();
+        let uses = counter.finish();
         assert_eq!(uses.uses.len(), USES_MAX);
         assert!(uses.not_known()[1].starts_with("1 request of further clients"), "{:?}", uses.not_known());
     }

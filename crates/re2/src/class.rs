@@ -14,12 +14,12 @@ pub(super) fn perl(c: char) -> &'static str {
     }
 }
 
-/// The length of `\pL` or `\p{Greek}` at the beginning of `text`.
-pub(super) fn unicode(text: &str) -> Checked<usize> {
+/// Translates `\pL` or `\p{Greek}` at the beginning of `text`; returns its length. `\p{^Greek}` is `\P{Greek}`.
+pub(super) fn unicode_class(text: &str, out: &mut String) -> Checked<usize> {
     let body = &text[2..];
     let (name, length) = match body.strip_prefix('{') {
         Some(braced) => match braced.find('}') {
-            Some(end) => (braced[..end].trim_start_matches('^'), end + 4),
+            Some(end) => (&braced[..end], end + 4),
             None => return refuse("invalid character class range", text),
         },
         None => {
@@ -27,11 +27,20 @@ pub(super) fn unicode(text: &str) -> Checked<usize> {
             (&body[..c], 2 + c)
         }
     };
+    let (is_excluded, name) = match name.strip_prefix('^') {
+        Some(name) => (text.starts_with(r"\p"), name),
+        None => (text.starts_with(r"\P"), name),
+    };
+    let translated = format!(r"\{}{{{name}}}", if is_excluded { 'P' } else { 'p' });
     // The names are categories and scripts; the `regex` crate knows them all, and more that Go does not.
     let known = !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && regex::Regex::new(&text[..length].replacen("{^", "{", 1)).is_ok();
-    if known { Ok(length) } else { refuse("invalid character class range", &text[..length]) }
+        && regex::Regex::new(&translated).is_ok();
+    if !known {
+        return refuse("invalid character class range", &text[..length]);
+    }
+    out.push_str(&translated);
+    Ok(length)
 }
 
 /// Translates the class at the beginning of `text`; returns its length.
@@ -85,11 +94,7 @@ fn named(rest: &str, out: &mut String) -> Checked<Option<usize>> {
             out.push_str(perl(c));
             Ok(Some(2))
         }
-        Some('p' | 'P') => {
-            let length = unicode(rest)?;
-            out.push_str(&rest[..length]);
-            Ok(Some(length))
-        }
+        Some('p' | 'P') => unicode_class(rest, out).map(Some),
         _ => Ok(None),
     }
 }

@@ -314,8 +314,7 @@ impl<'p> Translator<'p> {
                 self.atom(1, ANY_STATES);
             }
             'p' | 'P' => {
-                let length = class::unicode(self.rest)?;
-                self.out.push_str(&self.rest[..length]);
+                let length = class::unicode_class(self.rest, &mut self.out)?;
                 self.rest = &self.rest[length..];
                 self.atom(1, UNICODE_STATES);
             }

@@ -23,6 +23,8 @@ fn patterns_match_as_in_go() {
         (r"^\<a\>$", "<a>", true),
         (r"^\x41\x{42}\103$", "ABC", true),
         (r"^\pL+$", "äb", true),
+        (r"^\p{^Greek}$", "a", true),
+        (r"^[\P{^Greek}]$", "α", true),
         (r"(?P<year>\d{4})-(?<month>\d\d)", "2026-11", true),
         ("(?i)^HELLO$", "hello", true),
         (r"^[^\D]$", "5", true),

@@ -137,7 +137,7 @@ impl Gateway {
         let pipeline =
             Pipeline::new(access_control, AnyUpstream(upstream_client.clone()), health, request_metrics, config.limits);
         let access_log = start_access_log(&config, &registry, &tasks)?;
-        let peers = build_peers(&config, &upstream_client, metrics);
+        let peers = build_peer_routing(&config, &upstream_client, metrics);
         let pipeline = Arc::new(pipeline.with_access_log(access_log).with_peer_routing(Some(peers)));
         let (connections, closing) = (Tasks::new(), CancellationToken::new());
         let accepting =
@@ -302,8 +302,12 @@ fn membership_config() -> anyhow::Result<MembershipConfig> {
     })
 }
 
-fn build_peers(config: &Config, upstream_client: &UpstreamClient, metrics: Metrics) -> edge::peer_routing::PeerRouting {
-    let (upstreams, compared) = (upstream_client.upstreams.clone(), upstream_client.upstreams.clone());
+fn build_peer_routing(
+    config: &Config,
+    upstream_client: &UpstreamClient,
+    metrics: Metrics,
+) -> edge::peer_routing::PeerRouting {
+    let (upstreams, compared_upstreams) = (upstream_client.upstreams.clone(), upstream_client.upstreams.clone());
     edge::peer_routing::PeerRouting {
         cluster: upstream_client.cluster.clone(),
         forwarder: Some(upstream_client.forwarder.clone()),
@@ -319,7 +323,7 @@ fn build_peers(config: &Config, upstream_client: &UpstreamClient, metrics: Metri
         has_joined: watch::Sender::new(true).subscribe(),
         nearest_peer: config.upstreams.iter().find(|upstream| upstream.is_local).map(|local| local.server.clone()),
         is_view_recent: Some(Box::new(move || upstreams.is_discovery_recent())),
-        not_vouched: Some(Box::new(move |server| compared.not_vouched_reason(server))),
+        not_vouched: Some(Box::new(move |server| compared_upstreams.not_vouched_reason(server))),
     }
 }
 

@@ -152,6 +152,7 @@ impl SqliteStore {
         }
     }
 
+    /// Reads the next window of obsolete rows; each batch of it with a reader of the pool.
     async fn read_superseded(&self) -> Result<(SupersededRows, WindowRead), Error> {
         let mut window = SupersededRows::default();
         loop {

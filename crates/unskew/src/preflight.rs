@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::preflight::clients::{ClientLogReader, ClientUses, LINE_BYTES_MAX};
+use ::preflight::clients::{ClientUseCounter, ClientUses, LINE_BYTES_MAX};
 use ::preflight::flags::ServerFlags;
 use ::preflight::releases::{Release, TargetServer};
 use ::preflight::table::{render_plan, render_preflight};
@@ -78,16 +78,16 @@ pub(crate) fn main(args: PreflightArgs) -> ExitCode {
 }
 
 async fn run(args: PreflightArgs) -> anyhow::Result<ExitCode> {
-    let mut log = ClientLogReader::default();
+    let mut counter = ClientUseCounter::default();
     for file in &args.audit_log {
-        let read = read_log(file, &mut log, ClientLogReader::add_audit_line);
+        let read = read_log(file, &mut counter, ClientUseCounter::add_audit_line);
         read.with_context(|| format!("--audit-log: {}", file.display()))?;
     }
     for file in &args.access_log {
-        let read = read_log(file, &mut log, ClientLogReader::add_access_line);
+        let read = read_log(file, &mut counter, ClientUseCounter::add_access_line);
         read.with_context(|| format!("--access-log: {}", file.display()))?;
     }
-    let preflight = build_report(&args, &log.finish()).await?;
+    let preflight = build_report(&args, &counter.finish()).await?;
     let text = match &*args.output {
         "json" => serde_json::to_string_pretty(&preflight)?,
         _ if args.plan => format!("{}\n{}", render_preflight(&preflight), render_plan(&preflight)),
@@ -154,17 +154,17 @@ fn read_server_flags(file: &Path) -> anyhow::Result<ServerFlags> {
 /// One line at a time, because logs are large. Lines beyond the limit are skipped and counted.
 fn read_log(
     file: &Path,
-    log: &mut ClientLogReader,
-    add_line: impl Fn(&mut ClientLogReader, &[u8]),
+    counter: &mut ClientUseCounter,
+    add_line: impl Fn(&mut ClientUseCounter, &[u8]),
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(std::fs::File::open(file)?);
     let mut line = Vec::new();
     while (&mut reader).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? > 0 {
         if line.len() == LINE_BYTES_MAX && !line.ends_with(b"\n") {
-            log.skip_line();
+            counter.skip_line();
             skip_rest_of_line(&mut reader)?;
         } else {
-            add_line(log, &line);
+            add_line(counter, &line);
         }
         line.clear();
     }

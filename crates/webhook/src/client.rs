@@ -95,12 +95,12 @@ impl WebhookClient {
     pub async fn call(&self, config: &ClientConfig, body: Bytes, timeout: Duration) -> Result<Bytes, WebhookError> {
         let webhook = self.webhook(config)?;
         let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
-        let target = format!("{}?timeout={seconds}s", webhook.path);
-        let url = format!("{}{target}", webhook.origin);
+        let path_and_query = format!("{}?timeout={seconds}s", webhook.path);
+        let url = format!("{}{path_and_query}", webhook.origin);
         let Ok(_place) = webhook.queue.try_acquire() else { return Err(WebhookError::Busy { url }) };
         let exchange = async {
             let _permit = webhook.calls.acquire().await;
-            self.exchange(config, &webhook, &target, &url, body).await
+            self.exchange(config, &webhook, &path_and_query, &url, body).await
         };
         match tokio::time::timeout(timeout, exchange).await {
             Ok(done) => done,
@@ -108,19 +108,19 @@ impl WebhookClient {
         }
     }
 
-    /// Sends the request until a response counts.
+    /// Sends the request until the response asks for no other by `Retry-After`, each time to where the service is then.
     async fn exchange(
         &self,
         config: &ClientConfig,
         webhook: &Webhook,
-        target: &str,
+        path_and_query: &str,
         url: &str,
         body: Bytes,
     ) -> Result<Bytes, WebhookError> {
         let mut retries = 0;
         loop {
             let pool = self.pool(config, webhook, url)?;
-            let (code, headers, received) = webhook.send(&pool, target, url, body.clone()).await?;
+            let (code, headers, received) = webhook.send(&pool, path_and_query, url, body.clone()).await?;
             if let Some(seconds) = retry_after(code, &headers)
                 && retries < RETRIES_MAX
             {
@@ -238,12 +238,14 @@ impl Webhook {
     async fn send(
         &self,
         pool: &Arc<ConnectionPool>,
-        target: &str,
+        path_and_query: &str,
         url: &str,
         body: Bytes,
     ) -> Result<(StatusCode, HeaderMap, Bytes), WebhookError> {
         let no_response = |reason: String| WebhookError::NoResponse { url: url.to_owned(), reason };
-        let uri: Uri = target.parse().map_err(|error| WebhookError::InvalidConfig(format!("{target:?}: {error}")))?;
+        let uri: Uri = path_and_query
+            .parse()
+            .map_err(|error| WebhookError::InvalidConfig(format!("{path_and_query:?}: {error}")))?;
         let request = || {
             let mut request = Request::new(json_body(body.clone()));
             *request.method_mut() = Method::POST;

@@ -80,7 +80,7 @@ pub struct ServiceAllocator<'a> {
     /// Where the search for a free address or port begins.
     pub random: u64,
     /// The addresses that the write takes.
-    pub taken_addresses: Vec<IpAddr>,
+    pub taken_by_write: Vec<IpAddr>,
     /// The addresses that it gives back.
     pub released_addresses: Vec<IpAddr>,
     /// The ports that a dry run took.
@@ -289,10 +289,11 @@ impl ServiceAllocator<'_> {
         })
     }
 
+    /// True if either form of records holds the address, or this write already took it.
     fn is_taken(&self, address: IpAddr) -> bool {
         let is_mapped =
             |map: &Recorded| map_offset(map, address).is_some_and(|offset| map.allocation.bitmap.contains(offset));
-        self.taken_addresses.contains(&address) || self.address_maps.iter().any(is_mapped) || (self.has_object)(address)
+        self.taken_by_write.contains(&address) || self.address_maps.iter().any(is_mapped) || (self.has_object)(address)
     }
 
     fn record_address(&mut self, address: IpAddr) {
@@ -300,7 +301,7 @@ impl ServiceAllocator<'_> {
             return;
         }
         self.set_in_maps(address, true);
-        self.taken_addresses.push(address);
+        self.taken_by_write.push(address);
     }
 
     fn release_addresses(&mut self, addresses: &[&str]) {

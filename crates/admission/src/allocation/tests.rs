@@ -16,7 +16,7 @@ fn allocator<'a>(gates: &'a kinds::FeatureGates, ranges: &[&str]) -> ServiceAllo
         has_object: &|_| false,
         is_dry_run: false,
         random: 0,
-        taken_addresses: Vec::new(),
+        taken_by_write: Vec::new(),
         released_addresses: Vec::new(),
         dry_run_ports: Vec::new(),
     }
@@ -153,7 +153,7 @@ fn named_address_is_refused_while_it_is_taken() {
     let text = "spec.clusterIPs: Invalid value: [\"10.0.0.5\"]: failed to allocate IP 10.0.0.5: provided IP is already allocated";
     assert_eq!(shown(allocator.create(&mut wanted()).unwrap_err()), text);
     allocator.release(&wanted());
-    allocator.taken_addresses.clear();
+    allocator.taken_by_write.clear();
     allocator.create(&mut wanted()).unwrap();
 }
 
@@ -223,5 +223,5 @@ fn dry_run_records_nothing() {
     let mut spec = object(json!({"type": "NodePort", "ports": [{"port": 80}, {"port": 81}]}));
     allocator.create(&mut spec).unwrap();
     assert_eq!((&spec["clusterIP"], &spec["ports"][1]["nodePort"]), (&json!("10.0.0.0"), &json!(32770)));
-    assert!(!allocator.ports.unwrap().is_changed && allocator.taken_addresses.is_empty());
+    assert!(!allocator.ports.unwrap().is_changed && allocator.taken_by_write.is_empty());
 }

@@ -213,8 +213,8 @@ impl DefinitionController {
         }
     }
 
-    /// The guard key of a group whose only definition is this one. No name is accepted as long as the key has the revision
-    /// in the result, so that the key may go together with the definition: absent, it stands for a group without names.
+    /// The guard key of a group whose only definition is this one. While the key still has the revision
+    /// in the result, no server has accepted a name since, so that the key may go together with the definition: absent, it stands for a group without names.
     pub(super) async fn unused_guard(&self, definition: &Definition) -> Result<UnusedGuard, Status> {
         let group = &*definition.spec.group;
         let is_last = || {
@@ -228,7 +228,7 @@ impl DefinitionController {
         let read = self.server.registry.read_raw(&key).await;
         let (entry, read_at) = read.map_err(error_status::status_for_read_error)?;
         if !self.server.definitions.catch_up_to(read_at).await {
-            return Ok(UnusedGuard::Unknown);
+            return Ok(UnusedGuard::Behind);
         }
         Ok(match entry.filter(|_| is_last()) {
             Some(entry) => UnusedGuard::Found(Compare { key, revision: Some(entry.revision) }),
@@ -246,7 +246,7 @@ pub(super) enum UnusedGuard {
     /// The group has other definitions, or no guard.
     None,
     /// This server is behind the store.
-    Unknown,
+    Behind,
     Found(Compare),
 }
 

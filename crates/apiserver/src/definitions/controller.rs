@@ -194,7 +194,7 @@ impl DefinitionController {
         }
         let unused = match self.unused_guard(&live.definition).await? {
             UnusedGuard::None => None,
-            UnusedGuard::Unknown => return Ok(Progress::Waiting),
+            UnusedGuard::Behind => return Ok(Progress::Waiting),
             UnusedGuard::Found(guard) => Some(guard),
         };
         let deletion = unused.as_ref().map(|guard| Op::Delete { key: guard.key.clone() });

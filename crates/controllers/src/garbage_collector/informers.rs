@@ -165,7 +165,7 @@ pub(super) enum DiscoveryHint {
     DefinitionChanged,
 }
 
-/// The implication of an object for discovery.
+/// Tells whether a change of this object may change what discovery lists.
 pub(super) fn discovery_hint(resource: &DiscoveredResource, seen: &ObservedObject) -> DiscoveryHint {
     match (&*resource.name.group, &*resource.name.resource) {
         ("apiextensions.k8s.io", "customresourcedefinitions") | ("apiregistration.k8s.io", "apiservices") => {

@@ -222,8 +222,8 @@ impl<'a> Map<'a> {
     }
 }
 
-/// The value of a name in an object of a document.
-pub(crate) fn find_json<'a>(
+/// The value of a key, as expressions write it, in a map or a declared object of a document. Null in an object is absent.
+fn find_json<'a>(
     map: &'a JsonMap<String, Json>,
     decl: &'a DeclType,
     name: &str,
@@ -234,7 +234,7 @@ pub(crate) fn find_json<'a>(
             let Some(value) = map.get(&*property).filter(|value| !value.is_null()) else { return Ok(None) };
             match object.property(&property) {
                 Some(Some(decl)) => view(value, decl).map(Some),
-                // A value of unknown type is equal to no other.
+                // A property of unknown type is equal to nothing, so that `==` with a constructed map fails.
                 Some(None) | None => Ok(None),
             }
         }

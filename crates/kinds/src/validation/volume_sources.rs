@@ -53,8 +53,8 @@ pub(crate) const GCE_PERSISTENT_DISK: VolumeSource = VolumeSource {
 pub(crate) const AWS_ELASTIC_BLOCK_STORE: VolumeSource =
     source("awsElasticBlockStore", |source| check_disk(source, "volumeID"));
 
-fn check_disk<'a>(source: Field<'a>, name: &'a str) {
-    source.require(&[name]);
+fn check_disk<'a>(source: Field<'a>, id_field: &'a str) {
+    source.require(&[id_field]);
     if source.at("partition").integer().is_some_and(|partition| !(0..=255).contains(&partition)) {
         source.at("partition").invalid("must be between 1 and 255, inclusive");
     }

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clients::ClientLogReader;
+use crate::clients::ClientUseCounter;
 use crate::flags::ServerFlags;
 use crate::table::{render_plan, render_preflight};
 
@@ -24,9 +24,9 @@ fn preflight_of_bytes(to: Release, flags: (&str, &str), values: &[(&str, Vec<u8>
     for (key, value) in values {
         builder.add(format!("/registry/{key}").as_bytes(), value, 7);
     }
-    let mut log = ClientLogReader::default();
-    audit_lines.iter().for_each(|line| log.add_audit_line(line.as_bytes()));
-    builder.finish("x.db".to_owned(), 9, &log.finish())
+    let mut counter = ClientUseCounter::default();
+    audit_lines.iter().for_each(|line| counter.add_audit_line(line.as_bytes()));
+    builder.finish("x.db".to_owned(), 9, &counter.finish())
 }
 
 #[track_caller]
@@ -278,7 +278,7 @@ fn way_back_is_closed_by_resources_that_the_present_release_cannot_read() {
         let target = target(to, ("", "storage.k8s.io/v1beta1=true"));
         let mut builder = PreflightBuilder::new("/registry", None, target).coming_from(Some(from));
         builder.add(b"/registry/volumeattributesclasses/a", class("v1beta1").to_string().as_bytes(), 7);
-        builder.finish("x.db".to_owned(), 9, &ClientLogReader::default().finish()).closes_way_back
+        builder.finish("x.db".to_owned(), 9, &ClientUseCounter::default().finish()).closes_way_back
     };
     assert_eq!(closes(Release::R33, Release::R36), ["volumeattributesclasses.storage.k8s.io (storage.k8s.io/v1)"]);
     assert!(closes(Release::R34, Release::R36).is_empty());

@@ -106,7 +106,8 @@ struct Migration<'a> {
     failures: u32,
 }
 
-/// Runs a migration to its end. It waits for as long as the servers disagree or are unavailable.
+/// Rewrites the objects of one resource until a survey proves that all are in the target form. Waits for as long as the
+/// servers disagree or are unavailable.
 pub async fn migrate(port: &dyn MigrationPort, settings: &MigrationSettings) -> MigrationOutcome {
     let mut migration = Migration {
         port,
