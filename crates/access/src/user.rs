@@ -84,6 +84,12 @@ impl User {
         self.groups.iter().any(|of_user| of_user == group)
     }
 
+    /// True for a service account whose credential is bound to this node.
+    pub fn is_service_account_on_node(&self, node: &str) -> bool {
+        let nodes = self.extra.get(NODE_NAME_KEY).map(Vec::as_slice);
+        split_service_account_name(&self.name).is_some() && matches!(nodes, Some([only]) if only == node)
+    }
+
     /// Adds `system:authenticated`, unless the user is anonymous or already in one of the two groups. An anonymous
     /// user forwarded by a peer therefore stays anonymous.
     pub fn with_authenticated_group(mut self) -> Self {
@@ -163,6 +169,20 @@ mod tests {
         ] {
             assert_eq!(split_service_account_name(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn only_a_service_account_bound_to_one_node_is_on_it() {
+        let is_on_a = |name: &str, nodes: &[&str]| {
+            let nodes = nodes.iter().map(ToString::to_string).collect();
+            let extra = BTreeMap::from([(NODE_NAME_KEY.to_owned(), nodes)]);
+            User { extra, ..User::named(name) }.is_service_account_on_node("a")
+        };
+        assert!(is_on_a("system:serviceaccount:dev:driver", &["a"]));
+        assert!(!is_on_a("system:serviceaccount:dev:driver", &["b"]));
+        assert!(!is_on_a("system:serviceaccount:dev:driver", &["a", "b"]));
+        assert!(!is_on_a("system:serviceaccount:dev:driver", &[]));
+        assert!(!is_on_a("alice", &["a"]));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use access::rbac::escalation::{self, RbacWrite};
 use access::{Attributes, User};
 use api::json::JsonObject;
 use api::{GroupResource, GroupVersionResource, Status};
-use object::StoredObject;
+use object::{StoredObject, unstructured};
 use registry::CachedValue;
 use registry::read::ReadConsistency;
 use serde_json::Value;
@@ -93,6 +93,16 @@ impl ApiServer {
         let message = format!("user not permitted to {verb} requests with signerName {signer:?}");
         let resource = GroupResource { group: CERTIFICATES_GROUP, resource: "certificatesigningrequests" };
         Err(Status::forbidden(resource, text("metadata", "name"), message))
+    }
+
+    /// True if a namespace has a label with the value `true`, as far as the cache knows.
+    pub(crate) fn has_namespace_label(&self, namespace: &str, label: &str) -> Result<bool, Status> {
+        let Some(namespaces) = self.resolve(NAMESPACES) else { return Ok(false) };
+        let key = [namespaces.cache.prefix().as_ref(), namespace.as_bytes()].concat();
+        let Some(cached) = namespaces.cache.get(&key) else { return Ok(false) };
+        let CachedValue::Object(stored) = &cached.value else { return Ok(false) };
+        let object = crate::object_codec::decode_served(stored, &namespaces)?;
+        Ok(unstructured::text(&object, &["metadata", "labels", label]) == "true")
     }
 
     /// Requires that a namespace exists and is not terminating. Returns the condition that the create must include: the

@@ -6,6 +6,7 @@
 mod capacity;
 mod claim_status;
 mod names;
+pub(crate) mod requirements;
 mod slices;
 mod validation;
 
@@ -20,9 +21,10 @@ use object::unstructured::{get, metadata_string, nested_object_mut};
 use schema::StructType;
 use serde_json::Value;
 
+use self::requirements::DeviceRequirements;
 use crate::fields::{set_if_empty, string_field};
 use crate::reset_fields;
-use crate::strategy::{KindStrategy, LENIENT_RULES, RULES};
+use crate::strategy::{KindStrategy, LENIENT_RULES, RULES, SubresourceStrategy};
 use crate::update_validation::immutable_fields::{SPEC_IS_FIXED, fixed_field};
 
 pub(crate) static DEVICE_CLASS_STRATEGY: KindStrategy = KindStrategy {
@@ -62,6 +64,16 @@ pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
     validate_create: |claim| validation::check_claim_spec(claim.at("spec")),
     validate_status: claim_status::check_claim_status,
+    subresources: &[SubresourceStrategy::status(|old, new, _| {
+        requirements::drop_states_of_deallocated_devices(old, new);
+        Ok(())
+    })],
+    device_requirements: |gates, subresource, old, new| match (subresource, old) {
+        ("", None) => requirements::of_new(gates, new, &["spec", "devices"]),
+        ("status", Some(old)) => requirements::of_status(gates, old, new),
+        // The spec is immutable.
+        _ => DeviceRequirements::default(),
+    },
     immutable_fields: SPEC_IS_FIXED,
     columns: RESOURCE_CLAIMS,
     conversion: |from, to| match (from.version == "v1beta1", to.version == "v1beta1") {
@@ -75,6 +87,11 @@ pub(crate) static RESOURCE_CLAIM_STRATEGY: KindStrategy = KindStrategy {
 pub(crate) static RESOURCE_CLAIM_TEMPLATE_STRATEGY: KindStrategy = KindStrategy {
     returns_deleted_object: true,
     validate: validation::check_claim_template,
+    device_requirements: |gates, _, old, new| match old {
+        None => requirements::of_new(gates, new, &["spec", "spec", "devices"]),
+        // The spec is immutable.
+        Some(_) => DeviceRequirements::default(),
+    },
     immutable_fields: SPEC_IS_FIXED,
     columns: &[NAME, AGE],
     conversion: |from, to| match (from.version == "v1beta1", to.version == "v1beta1") {

@@ -85,6 +85,7 @@ mod storage_version_migration;
 mod validation;
 mod workload;
 
+pub use devices::requirements::{AdminAccess, DeviceRequirements};
 pub use diff::{ReleaseDiff, diff_releases};
 pub use feature_gates::{FeatureGates, FeatureGatesError};
 pub use groups::{has_built_in_group_name, may_be_built_in};

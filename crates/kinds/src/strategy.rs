@@ -18,6 +18,7 @@ use object::unstructured::set_or_remove;
 use object::{KindRules, Rejection};
 use serde_json::{Value, json};
 
+use crate::devices::requirements::DeviceRequirements;
 use crate::feature_gates::FeatureGates;
 use crate::release::Release;
 use crate::reset_fields::{self, ResetFieldsRule};
@@ -100,6 +101,8 @@ pub struct KindStrategy {
     pub(crate) reset_fields: ResetFieldsRule,
     /// The verb that the writer needs for the signer of a certificate; by subresource, old and new state.
     pub signer_verb: fn(&str, &JsonObject, &JsonObject) -> Option<&'static str>,
+    /// What a write needs beyond the permission of its request; by subresource, old and new state.
+    pub device_requirements: fn(&FeatureGates, &str, Option<&JsonObject>, &JsonObject) -> DeviceRequirements,
     /// The RBAC kind, whose writes must not grant more than the writer has.
     pub rbac: Option<RbacKind>,
     /// What objects of the kind configure of admission.
@@ -138,6 +141,7 @@ impl KindStrategy {
         conversion: |_, _| None,
         reset_fields: reset_fields::DEFAULT,
         signer_verb: |_, _, _| None,
+        device_requirements: |_, _, _, _| DeviceRequirements::default(),
         rbac: None,
         admission: None,
         review: None,

@@ -153,6 +153,16 @@ impl AdmissionSession {
         Ok(())
     }
 
+    /// Ends a decision that counts only in a current view, unless the view is current.
+    pub(crate) fn require_current_view(&self) -> Result<(), Status> {
+        let mut state = self.state.lock();
+        if state.is_view_current {
+            return Ok(());
+        }
+        state.needs_current_view = true;
+        Err(view_behind())
+    }
+
     /// Runs one phase. Returns the object, changed by plugins. `notes` gets what the phase has to tell, also if the write is
     /// refused and the refusal counts.
     pub(crate) fn run(

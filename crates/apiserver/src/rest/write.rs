@@ -7,6 +7,7 @@
 
 mod admission;
 mod checks;
+mod devices;
 mod field_types;
 mod steps;
 

@@ -4,6 +4,7 @@ mod access_matrix;
 mod audit;
 mod bootstrap;
 mod certificates;
+mod device_claims;
 mod front_proxy;
 mod impersonation;
 mod kubectl;

@@ -67,7 +67,8 @@ impl ObjectWrite<'_> {
         let context = self.context;
         let (rules, strategy) = (context.resource.rules(), context.resource.strategy());
         let gates = &context.server.feature_gates;
-        let mut errors = validate::validate_metadata(object, rules);
+        let mut errors = self.check_device_requirements(None, object)?;
+        errors.extend(validate::validate_metadata(object, rules));
         errors.extend(value_validation::validate_create(strategy, gates, object));
         errors = self.validate_custom(object, None, errors);
         if errors.is_empty() {
@@ -149,7 +150,8 @@ impl ObjectWrite<'_> {
         let context = self.context;
         let (resource, gates) = (context.resource, &context.server.feature_gates);
         let subresource = &*context.target.subresource;
-        let mut errors = validate::validate_metadata_update(old, new, resource.rules());
+        let mut errors = self.check_device_requirements(Some(old), new)?;
+        errors.extend(validate::validate_metadata_update(old, new, resource.rules()));
         let of_values = value_validation::validate_values(resource.strategy(), gates, subresource, [old, new]);
         let of_changes = built_in_types::validate_immutable_fields([old, new], gates, resource, subresource);
         match resource.strategy().reports_changes_first {
