@@ -73,7 +73,7 @@ fn admin_access(gates: &FeatureGates, list: &str, position: Option<usize>) -> Op
     let label = match gates.release() {
         Release::R31 | Release::R32 => return None,
         Release::R33 => "resource.k8s.io/admin-access",
-        _ => "resource.kubernetes.io/admin-access",
+        Release::R34 | Release::R35 | Release::R36 | Release::R37 => "resource.kubernetes.io/admin-access",
     };
     position.map(|position| AdminAccess { field: format!("{list}[{position}].adminAccess"), label })
 }
