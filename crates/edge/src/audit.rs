@@ -63,7 +63,7 @@ struct RecordState {
     user: Option<Arc<User>>,
     impersonated: Option<Arc<User>>,
     request_object: Option<Box<RawValue>>,
-    /// The status of a response that is being sent; `None` before.
+    /// The status of a long-running response that is being sent; `None` before, and for others.
     started_code: Option<u16>,
     /// True once the final event was written: there is exactly one.
     is_complete: bool,

@@ -1,6 +1,7 @@
 //! The only match from failures to responses.
 
 use api::Status;
+use api::duration::DurationError;
 use forward::UnsendableUser;
 use http::header::{HeaderValue, RETRY_AFTER, WARNING};
 
@@ -20,8 +21,8 @@ pub enum Error {
         reason: String,
     },
     /// The query asks for a timeout that is no duration.
-    #[error("invalid timeout {0:?}")]
-    InvalidTimeout(String),
+    #[error("invalid timeout specified in the request URL - {0}")]
+    InvalidTimeout(DurationError),
     /// The user cannot be named to the server that should respond.
     #[error(transparent)]
     UnsendableUser(#[from] UnsendableUser),
@@ -59,9 +60,7 @@ pub fn error_status(error: Error) -> Status {
     match error {
         Error::Malformed(reason) => Status::bad_request(reason),
         Error::Unauthorized { .. } => Status::unauthorized("Unauthorized"),
-        Error::InvalidTimeout(requested) => Status::bad_request(format!(
-            "invalid timeout specified in the request URL - time: invalid duration \"{requested}\""
-        )),
+        Error::InvalidTimeout(_) => Status::bad_request(error.to_string()),
         Error::UnsendableUser(_) => Status::service_unavailable(error.to_string()),
         Error::NoUpstreamReady => Status::service_unavailable(error.to_string()).with_retry_after(1),
         Error::Status(status) => *status,

@@ -271,7 +271,7 @@ impl PeerRouting {
             insert_served_by(
                 &mut response,
                 responding_peer.as_ref().unwrap_or(self.cluster.view().this_server().name()),
-                reason.rule(),
+                reason.routing_rule(),
             );
         }
         response

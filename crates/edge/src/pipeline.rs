@@ -168,7 +168,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         let seat = self.seats.try_acquire(target, deadline)?;
         let destination = self.destination(target, hop).await?;
         record.set_rule(match &destination {
-            Destination::Local(why) => why.rule(),
+            Destination::Local(why) => why.routing_rule(),
             Destination::Peer(_) => FORWARDING_RULE,
         });
         let response = match destination {
@@ -253,9 +253,8 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
             return Ok(self.request_timeout);
         };
         // A negative timeout counts as none, as in kube-apiserver.
-        let positive = requested.strip_prefix('-').unwrap_or(&requested);
-        let timeout = api::duration::parse(positive).map_err(|_| Error::InvalidTimeout(requested.to_string()))?;
-        let is_requested = positive.len() == requested.len() && !timeout.is_zero();
+        let timeout = api::duration::parse_magnitude(&requested).map_err(Error::InvalidTimeout)?;
+        let is_requested = !requested.starts_with('-') && !timeout.is_zero();
         Ok(if is_requested { timeout.min(self.request_timeout) } else { self.request_timeout })
     }
 }

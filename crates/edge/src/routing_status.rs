@@ -37,7 +37,7 @@ pub fn unavailable_status(reason: UnavailableReason) -> Status {
         }
         UnavailableReason::AbsenceNotProven => "storage cannot be asked whether any API server serves the resource",
     };
-    let status = Status::service_unavailable(format!("{text} (routing rule {})", reason.rule()));
+    let status = Status::service_unavailable(format!("{text} (routing rule {})", reason.routing_rule()));
     let status = status.with_retry_after(RETRY_AFTER_SECONDS);
     match reason {
         UnavailableReason::ForwardedButNotServed => status.with_cause(CAUSE_NOT_SERVED_BY_PEER, text),

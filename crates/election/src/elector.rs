@@ -194,7 +194,7 @@ impl Elector {
         }
     }
 
-    /// Releases the lease if this candidate still holds it; otherwise, or on failure, it expires.
+    /// Releases the lease if this candidate still holds it. If that fails or times out, the lease expires.
     async fn release(&mut self) {
         let release = async {
             let Config { namespace, name, holder, .. } = &self.config;
@@ -208,8 +208,11 @@ impl Elector {
                 None => Ok(()),
             }
         };
-        if let Ok(Err(error)) = tokio::time::timeout(self.config.timings.request_timeout, release).await {
-            tracing::debug!(lease = %self.config.name, %error, "failed to release the lease; it will expire");
+        let lease = &self.config.name;
+        match tokio::time::timeout(self.config.timings.request_timeout, release).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%lease, %error, "failed to release the lease; it will expire"),
+            Err(_) => tracing::debug!(%lease, "releasing the lease timed out; it will expire"),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use prometheus::core::Collector as _;
 use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::QueueRejection;
@@ -88,6 +89,12 @@ impl Metrics {
         let _ = self.queue_wait.remove_label_values(&[peer]);
         let _ = self.queue_length.remove_label_values(&[peer]);
         let _ = self.bandwidth_waits.remove_label_values(&[peer]);
+        for family in self.transport_failures.collect() {
+            let labels = family.get_metric().iter().flat_map(|series| series.get_label());
+            for reason in labels.filter(|label| label.name() == "reason") {
+                let _ = self.transport_failures.remove_label_values(&[peer, reason.value()]);
+            }
+        }
     }
 }
 

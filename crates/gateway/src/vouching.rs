@@ -306,8 +306,8 @@ impl VouchingDecider {
         decide_vouching(&self.removed_headers, published, manifest.as_ref(), last)
     }
 
-    /// Adds header names; they are never removed, because a running upstream may still use the flags it was started
-    /// with.
+    /// Has the identity headers that an upstream reads removed from all requests. Names are never forgotten, because a
+    /// running upstream may still use the flags it was started with.
     fn learn_headers(&self, names: &FrontProxyHeaderNames) {
         let mut learned_headers = self.learned_headers.lock();
         let mut is_new = false;

@@ -200,8 +200,8 @@ fn peer_offer<'a>(resource_servers: ResourceServers<'a>, resource: &ResourceTarg
 }
 
 impl UnavailableReason {
-    /// The number of the rule in docs/decisions/README.md.
-    pub const fn rule(self) -> u8 {
+    /// The number of the routing rule in docs/decisions/README.md, which the 503 names.
+    pub const fn routing_rule(self) -> u8 {
         match self {
             Self::ForwardedButNotServed => 2,
             Self::DefinedButNotServed => 4,
@@ -213,8 +213,8 @@ impl UnavailableReason {
 }
 
 impl LocalReason {
-    /// The number of the rule in docs/decisions/README.md.
-    pub const fn rule(self) -> u8 {
+    /// The number of the routing rule in docs/decisions/README.md.
+    pub const fn routing_rule(self) -> u8 {
         match self {
             Self::NotAResource => 1,
             Self::ServedHere | Self::VerbServedNowhere | Self::RouteMismatch => 3,

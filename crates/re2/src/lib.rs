@@ -52,7 +52,8 @@ pub fn build(pattern: &str, translated: &Translated) -> Result<Regex, PatternErr
         .map_err(|_| PatternError { problem: "expression too large", at: pattern.to_owned() })
 }
 
-/// Checks a pattern of Go's syntax and writes it in the `regex` crate's.
+/// Checks a pattern of Go's syntax and writes it in the `regex` crate's, without compiling it: the states of the result
+/// tell what [`build`] will cost.
 pub fn translate(pattern: &str) -> Result<Translated, PatternError> {
     let mut translator = Translator {
         pattern,

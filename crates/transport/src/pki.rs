@@ -145,13 +145,15 @@ impl CertificateFiles {
     }
 }
 
-/// Creates a signing key for service account tokens unless the file exists.
+/// Creates a signing key for service account tokens, and the folder, unless the file exists.
 pub fn ensure_signing_key(file: &Path) -> Result<(), PkiError> {
     let make = || {
         let key = KeyPair::generate().map_err(|source| certificate_error(file, source))?;
         write_secret(file, &key.serialize_pem()).map_err(|source| file_error(file, source))
     };
-    create_once(file.parent().unwrap_or(Path::new(".")), || file.exists(), make)
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(|source| file_error(folder, source))?;
+    create_once(folder, || file.exists(), make)
 }
 
 /// Runs `create` under a directory lock unless the files exist. Servers that start at the same time on one machine

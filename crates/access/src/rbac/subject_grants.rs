@@ -70,7 +70,7 @@ impl SubjectGrants {
 }
 
 impl ScopeGrants {
-    /// Returns the first binding that grants the query, skipping rule sets that were already checked for it.
+    /// Returns a binding of this scope that grants the query, skipping rule sets that were already checked for it.
     pub(super) fn find_binding(
         &self,
         query: &RuleQuery<'_>,

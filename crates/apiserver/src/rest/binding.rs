@@ -5,6 +5,7 @@ use api::time::Time;
 use api::{GroupResource, GroupVersionKind, Status};
 use edge::Response;
 use http::StatusCode;
+use kinds::FeatureGates;
 use kinds::pod::binding;
 use object::unstructured::text;
 use object::{StoredObject, decode};
@@ -46,7 +47,7 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Buffere
     let decide = |current: Option<&StoredObject>| {
         let current = current.ok_or_else(|| context.not_found())?;
         let pod = object_codec::decode_served(current, context.resource)?;
-        let bound_pod = bind_pod(&pod, &binding_object, current_time())?;
+        let bound_pod = bind_pod(&pod, &binding_object, &context.server.feature_gates, current_time())?;
         if options.is_dry_run {
             return Ok(WriteDecision::Keep);
         }
@@ -59,13 +60,19 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Buffere
     Ok(with_warnings(response, &warnings))
 }
 
-fn bind_pod(pod: &JsonObject, binding_object: &JsonObject, now: Time) -> Result<JsonObject, Status> {
-    binding::bind_pod(pod, binding_object, now)
+fn bind_pod(
+    pod: &JsonObject,
+    binding_object: &JsonObject,
+    gates: &FeatureGates,
+    now: Time,
+) -> Result<JsonObject, Status> {
+    binding::bind_pod(pod, binding_object, gates, now)
         .map_err(|reason| Status::conflict(BINDING_RESOURCE, text(pod, &["metadata", "name"]), reason))
 }
 
 #[cfg(test)]
 mod tests {
+    use kinds::Release;
     use serde_json::json;
 
     use super::*;
@@ -80,7 +87,7 @@ mod tests {
         let binding = object(binding);
         let found = match binding::validate_binding(&binding)
             .map_err(|error| unclassified(error.to_string()))
-            .and_then(|()| bind_pod(&object(pod), &binding, now))
+            .and_then(|()| bind_pod(&object(pod), &binding, &FeatureGates::new(Release::R36), now))
         {
             Ok(next) => Value::Object(next).to_string(),
             Err(status) => format!("{} {}", status.http_code(), status.message),
@@ -90,11 +97,12 @@ mod tests {
 
     #[test]
     fn bind_pod_rejects_bound_deleted_and_mismatched_pods() {
-        let to_n1 = json!({"target": {"kind": "Node", "name": "n1"}, "metadata": {"annotations": {"a": "b"}}});
+        let metadata = json!({"annotations": {"a": "b"}, "labels": {"topology.kubernetes.io/zone": "z"}});
+        let to_n1 = json!({"target": {"kind": "Node", "name": "n1"}, "metadata": metadata});
         check_bind(
             &json!({"metadata": {"name": "p"}, "spec": {}, "status": {"nominatedNodeName": "n2"}}),
             &to_n1,
-            r#"{"metadata":{"annotations":{"a":"b"},"name":"p"},"spec":{"nodeName":"n1"},"status":{"conditions":[{"lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:05Z","status":"True","type":"PodScheduled"}]}}"#,
+            r#"{"metadata":{"annotations":{"a":"b"},"labels":{"topology.kubernetes.io/zone":"z"},"name":"p"},"spec":{"nodeName":"n1"},"status":{"conditions":[{"lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:05Z","status":"True","type":"PodScheduled"}]}}"#,
         );
         let conflict = "409 Operation cannot be fulfilled on pods/binding \"p\": ";
         check_bind(

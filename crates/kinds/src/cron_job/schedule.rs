@@ -83,9 +83,9 @@ fn descriptor_error(schedule: &str) -> Option<String> {
         return None;
     }
     match schedule.strip_prefix("@every ") {
-        Some(duration) => api::duration::parse(duration)
+        Some(duration) => api::duration::parse_magnitude(duration)
             .err()
-            .map(|_| format!("failed to parse duration {schedule}: time: invalid duration {duration:?}")),
+            .map(|error| format!("failed to parse duration {schedule}: {error}")),
         None => Some(format!("unrecognized descriptor: {schedule}")),
     }
 }

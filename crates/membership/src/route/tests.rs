@@ -287,7 +287,7 @@ fn every_reason_has_its_rule_number() {
         (UnavailableReason::ViewIncomplete(MemberMute), 6),
         (UnavailableReason::AbsenceNotProven, 7),
     ] {
-        assert_eq!(why.rule(), rule);
+        assert_eq!(why.routing_rule(), rule);
     }
     for (why, rule) in [
         (LocalReason::NotAResource, 1),
@@ -298,7 +298,7 @@ fn every_reason_has_its_rule_number() {
         (LocalReason::NotImplemented, 7),
         (LocalReason::ServedNowhere, 7),
     ] {
-        assert_eq!(why.rule(), rule);
+        assert_eq!(why.routing_rule(), rule);
     }
 }
 

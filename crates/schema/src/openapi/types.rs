@@ -68,15 +68,15 @@ pub(super) fn reachable_definitions(types: Types<'_>, named: impl Iterator<Item 
             continue;
         }
         let fields = types.for_definition(&definition).into_iter().flat_map(StructType::fields);
-        due.extend(fields.filter_map(|field| definition_name_of(field.value_type())));
+        due.extend(fields.filter_map(|field| referenced_definition(field.value_type())));
     }
     found
 }
 
-/// The name of the type of a value, or of its items; `None` for plain values.
-fn definition_name_of(shape: ValueType<'_>) -> Option<String> {
-    match shape.form() {
-        TypeForm::List(inner) | TypeForm::Map(inner) => definition_name_of(inner),
+/// The definition that the schema of a value refers to, at any depth of lists and maps; `None` for plain values.
+fn referenced_definition(value: ValueType<'_>) -> Option<String> {
+    match value.form() {
+        TypeForm::List(inner) | TypeForm::Map(inner) => referenced_definition(inner),
         TypeForm::Struct(inner) => Some(inner.definition()),
         TypeForm::Special(special) => Some(special.definition().to_owned()),
         TypeForm::Text | TypeForm::Int32 | TypeForm::Int64 | TypeForm::Double | TypeForm::Bool | TypeForm::Bytes => {

@@ -110,7 +110,7 @@ impl VersionedTypes for ResourceTypes<'_> {
         Ok(converted)
     }
 
-    /// The same for all versions, since it follows from the endpoint of the request what is not written.
+    /// By the version of the request, not by `_api_version`: the endpoint of the request decides what is not written.
     fn reset_fields(&self, _api_version: &str) -> &FieldSet {
         match self.resource.as_custom() {
             // A version of a custom resource without the subresource `status` keeps the status that a request sends.
