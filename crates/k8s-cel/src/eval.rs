@@ -172,6 +172,10 @@ impl<'a> Context<'a> {
     pub(crate) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
         match node {
             Node::Const(value) => Ok(constant(value)),
+            Node::Computed(computed) => {
+                self.charge(computed.1)?;
+                Ok(constant(&computed.0))
+            }
             Node::Fail(error) => Err(error.clone()),
             Node::Attribute(attribute) => self.attribute(attribute),
             Node::And(pair) => self.logic(&pair.0, &pair.1, false),

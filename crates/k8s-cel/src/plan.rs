@@ -1,5 +1,7 @@
 //! From the checked tree to a program: resolved slots, merged attribute chains, folded constants, compiled patterns.
 
+mod constants;
+
 use std::sync::Arc;
 
 use regex::Regex;
@@ -178,7 +180,7 @@ impl Planner<'_, '_> {
         if let Node::Call(call) = &mut node {
             call.regex = regex;
         }
-        Ok(node)
+        Ok(constants::compute(node, self.env.is_language()))
     }
 
     /// Compiles a constant pattern. What is left of the budget decides whether this happens here or at every use, where

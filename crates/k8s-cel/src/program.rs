@@ -52,6 +52,8 @@ impl Program {
 #[derive(Debug)]
 pub(crate) enum Node {
     Const(Value<'static>),
+    /// An operation on constants: its value, and what it costs at run time.
+    Computed(Box<(Value<'static>, u64)>),
     /// What an unchecked program could not resolve.
     Fail(EvalError),
     Attribute(Box<Attribute>),

@@ -2,6 +2,8 @@
 
 use serde_json::Value as Json;
 
+type JsonObject = serde_json::Map<String, Json>;
+
 use super::{Context, Evaluated, Input, LazyFields};
 use crate::decl::{DeclKind, DeclType};
 use crate::error::EvalError;
@@ -47,49 +49,44 @@ impl<'a> Context<'a> {
     }
 
     pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
-        if let Some((json, decl)) = self.declared_fields(attribute) {
-            for _ in &attribute.qualifiers {
-                self.charge(1)?;
-            }
-            return view(json, decl);
+        let Some((found, decl)) = self.declared_field(attribute) else { return self.resolve_any(attribute) };
+        for _ in &attribute.qualifiers {
+            self.charge(1)?;
         }
-        self.resolve_any(attribute)
+        match found {
+            Some(json) if !attribute.test_only => view(json, decl),
+            _ => Ok(Value::Bool(found.is_some())),
+        }
     }
 
-    /// The usual case, with less ado: declared fields that are there, of an object of the document.
-    fn declared_fields(&self, attribute: &'a Attribute) -> Option<(&'a Json, &'a DeclType)> {
-        let mut found: Option<(&'a Json, &'a DeclType)> = None;
-        let (mut map, mut decl): (_, &'a DeclType) = match &attribute.base {
-            _ if attribute.test_only => return None,
+    /// The usual case, with less ado: a declared field of an object of the document. It is there, or `has()` asks whether.
+    fn declared_field(&self, attribute: &'a Attribute) -> Option<(Option<&'a Json>, &'a DeclType)> {
+        let (last, parents) = attribute.qualifiers.split_last()?;
+        let (mut map, mut decl) = self.declared_object(&attribute.base)?;
+        for parent in parents {
+            let (Some(Json::Object(inner)), declared) = select_declared(map, decl, parent)? else { return None };
+            (map, decl) = (inner, declared);
+        }
+        let (found, declared) = select_declared(map, decl, last)?;
+        (found.is_some() || attribute.test_only).then_some((found, declared))
+    }
+
+    fn declared_object(&self, base: &'a Base) -> Option<(&'a JsonObject, &'a DeclType)> {
+        match base {
             Base::Variable(at) => {
                 let variable = &self.program.variables[*at as usize];
                 match self.variables.iter().find(|(name, _)| *name == &*variable.name) {
-                    Some((_, Input::Json(Json::Object(map)))) => (map, &variable.decl),
-                    Some((_, Input::Object(map))) => (*map, &variable.decl),
-                    _ => return None,
+                    Some((_, Input::Json(Json::Object(map)))) => Some((map, &variable.decl)),
+                    Some((_, Input::Object(map))) => Some((*map, &variable.decl)),
+                    _ => None,
                 }
             }
             Base::Local(slot) => match self.locals.get(*slot as usize) {
-                Some(Value::Map(Map::Json(map, decl))) => (*map, decl),
-                _ => return None,
+                Some(Value::Map(Map::Json(map, decl))) => Some((*map, decl)),
+                _ => None,
             },
-            Base::Lazy(_) | Base::Node(_) => return None,
-        };
-        for qualifier in &attribute.qualifiers {
-            if let Some((json, declared)) = found {
-                let Json::Object(inner) = json else { return None };
-                (map, decl) = (inner, declared);
-            }
-            let QualifierKind::Field(FieldQualifier { declared: Some((property, declared)), .. }) = &qualifier.kind
-            else {
-                return None;
-            };
-            if qualifier.optional || !matches!(decl.kind, DeclKind::Object(_)) {
-                return None;
-            }
-            found = Some((map.get(&**property).filter(|value| !value.is_null())?, &**declared));
+            Base::Lazy(_) | Base::Node(_) => None,
         }
-        found
     }
 
     fn resolve_any(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
@@ -219,6 +216,21 @@ impl<'a> Context<'a> {
             None => Some(Cursor::Value(self.program.messages.default_of(declared))),
         })
     }
+}
+
+/// A field that the type of the object declares, where the qualifier is such a field; what is null is not there.
+fn select_declared<'a>(
+    map: &'a JsonObject,
+    decl: &DeclType,
+    qualifier: &'a Qualifier,
+) -> Option<(Option<&'a Json>, &'a DeclType)> {
+    let QualifierKind::Field(FieldQualifier { declared: Some((property, declared)), .. }) = &qualifier.kind else {
+        return None;
+    };
+    if qualifier.optional || !matches!(decl.kind, DeclKind::Object(_)) {
+        return None;
+    }
+    Some((map.get(&**property).filter(|value| !value.is_null()), declared))
 }
 
 fn select_field<'a>(cursor: Cursor<'a>, field: &'a FieldQualifier) -> Result<Option<Cursor<'a>>, EvalError> {
