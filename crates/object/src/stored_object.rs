@@ -65,7 +65,8 @@ pub enum StoredObjectError {
 }
 
 impl StoredObject {
-    /// Decodes a stored value and inserts its revision. Revision 0 means a dry run: the object gets no resourceVersion.
+    /// Decodes a stored value and inserts its revision as resourceVersion, unless it is 0, which means a dry run, and the
+    /// value has none.
     pub fn from_storage(value: &[u8], revision: u64) -> Result<Self, StoredObjectError> {
         let value = value.trim_ascii_end();
         reject_other_encodings(value)?;

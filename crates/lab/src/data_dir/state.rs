@@ -28,6 +28,17 @@ pub struct LabState {
     pub previous_releases: Option<Vec<String>>,
 }
 
+impl LabState {
+    fn ports(&self) -> Vec<u16> {
+        let etcd = match self.store {
+            LabStorage::OwnEtcd { client_port, peer_port } => vec![client_port, peer_port],
+            LabStorage::Sqlite | LabStorage::Etcd { .. } => Vec::new(),
+        };
+        let servers = self.servers.iter().map(|server| server.port);
+        [self.load_balancer_port, self.page_port].into_iter().chain(etcd).chain(servers).collect()
+    }
+}
+
 /// Name, release and port of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerSpec {
@@ -141,7 +152,14 @@ pub fn apply_options(
         state.feature_gates.clone_from(gates);
     }
     if let Some(releases) = &options.releases {
-        state.servers = build_server_specs(releases, &state.servers, free_port)?;
+        // Nothing listens on the ports of a stopped lab, but they are taken.
+        let taken = state.ports();
+        let mut untaken_port = || {
+            let untaken = |port: &std::io::Result<u16>| port.as_ref().map_or(true, |port| !taken.contains(port));
+            let found = std::iter::repeat_with(&mut *free_port).take(100).find(untaken);
+            found.unwrap_or_else(|| Err(std::io::Error::other("each is used by this lab")))
+        };
+        state.servers = build_server_specs(releases, &state.servers, &mut untaken_port)?;
         state.previous_releases = None;
     }
     Ok(state)
@@ -213,6 +231,16 @@ pub(crate) mod tests {
             Err(error) => error.to_string(),
         };
         expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn a_new_server_gets_no_port_of_a_stopped_one() {
+        let options = LabOptions { releases: some_releases(&["1.33", "1.36", "1.36"]), ..Default::default() };
+        check(
+            Some(test_lab_state("a=1.33:8001 b=1.36:8002")),
+            &options,
+            &expect!["7100 7101 Sqlite a=1.33:8001 b=1.36:8002 c=1.36:8003"],
+        );
     }
 
     fn some_releases(releases: &[&str]) -> Option<Vec<String>> {
