@@ -23,7 +23,7 @@ impl ListedResources {
         Self { resources: listed.map(|version| version.resources.clone()).unwrap_or_default(), is_current: true }
     }
 
-    /// The last known resources after a failed request.
+    /// What is listed after a failed request: the last known resources, marked as not current; none if there never were any.
     pub fn after_failure(last: Option<&Self>) -> Self {
         Self { resources: last.map(|last| last.resources.clone()).unwrap_or_default(), is_current: false }
     }

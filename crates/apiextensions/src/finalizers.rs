@@ -10,7 +10,7 @@ use object::unstructured::texts;
 /// Finalizers of Kubernetes itself, which need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
 
-/// The warnings about finalizers that a write adds to a custom object, in the order of their names.
+/// The warnings about the finalizers that a write adds to a custom object, sorted by finalizer.
 pub fn finalizer_warnings(old: Option<&JsonObject>, new: &JsonObject) -> Vec<String> {
     let of = |object| texts(object, &["metadata", "finalizers"]).collect::<BTreeSet<_>>();
     let known = old.map(of).unwrap_or_default();

@@ -155,7 +155,7 @@ impl LiveExtensionApis {
         matches!(self.registry.catch_up_with_store().await, Ok(true)) && self.catch_up_with_cache().await
     }
 
-    /// Waits until every APIService that the watch cache holds is in the snapshot.
+    /// Waits until every APIService that the watch cache holds now is in the snapshot; false if that took too long.
     pub(crate) async fn catch_up_with_cache(&self) -> bool {
         let wanted = self.api_service_cache.snapshot().revision;
         if self.snapshots.borrow().revision >= wanted {

@@ -97,6 +97,8 @@ impl ForwardAttempt<'_> {
         self.peer.pool_for(self.retry_loop.forward_request.user).ok_or((PeerError::NoUsableConnection, Execution::None))
     }
 
+    /// Opens a connection. While there are other candidates, one that is slow to connect is given up as early as one that
+    /// does not answer pings.
     async fn open_connection(
         &self,
         pool: &Arc<ConnectionPool>,

@@ -283,7 +283,8 @@ impl VouchingDecider {
         Self { removed_headers, manifest, enforcer, reader, learned_headers: Mutex::default() }
     }
 
-    /// Decides about an upstream. Identity headers that it reads are removed from all requests from now on.
+    /// Decides whether the gateway vouches for users to an upstream; `last` stays if nothing can be read. The identity
+    /// headers that the upstream reads are removed from all requests from now on.
     pub(crate) async fn decide_for(
         &self,
         upstream: &Upstream,

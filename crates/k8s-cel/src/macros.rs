@@ -39,7 +39,7 @@ pub(crate) fn expand_global(parser: &mut Parser<'_>, offset: usize, name: &str, 
     Some(parser.ast.add(offset, kind))
 }
 
-/// Expands macros called on a target.
+/// Expands macros called on a target; `None` if the call is of a function.
 pub(crate) fn expand_member(
     parser: &mut Parser<'_>,
     set: MacroSet,

@@ -130,7 +130,7 @@ impl Metrics {
         self.sync_errors.with_label_values(&[error]).inc();
     }
 
-    /// Counts a request for the local document.
+    /// Counts a discovery request for what this server itself serves (`profile=nopeer`).
     pub fn count_nopeer_discovery(&self) {
         self.nopeer_requests.inc();
     }

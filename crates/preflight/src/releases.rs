@@ -127,7 +127,7 @@ pub fn is_built_in(group: &str, version: &str, resource: &str) -> bool {
     kinds::may_be_built_in(group, version, resource)
 }
 
-/// Releases that serve the resource in any version, oldest first.
+/// Releases that have a storage version for the resource, oldest first; none if it is not built in.
 pub fn releases_that_store(group: &str, resource: &str) -> Vec<Release> {
     let Some(kind) = kinds::groups::find_kind(group, resource) else { return Vec::new() };
     Release::ALL.into_iter().filter(|release| kind.storage_version(*release).is_some()).collect()

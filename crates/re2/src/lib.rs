@@ -262,6 +262,7 @@ impl<'p> Translator<'p> {
         group.weight = group.weight.max(weight);
     }
 
+    /// `*`, `+` or `?`.
     fn repeat_simple(&mut self, c: char) -> Checked {
         let mut operator = [0; 4];
         let weight = self.repeatable(c.encode_utf8(&mut operator))?;

@@ -195,6 +195,7 @@ impl ResourceCaches {
         key.starts_with(resource_cache.prefix()).then_some(resource_cache)
     }
 
+    /// The cache of the resource, built-in or custom, to which a storage key belongs.
     fn for_key(&self, key: &[u8]) -> Option<Arc<ResourceCache>> {
         self.fixed_for_key(key).cloned().or_else(|| self.custom.for_key(key))
     }

@@ -278,7 +278,7 @@ impl PublishingServer {
         Self { barrier, manager: versions, lease_renewals: renewed, storage, tasks }
     }
 
-    pub(crate) fn renew(&self) {
+    pub(crate) fn renew_lease(&self) {
         self.lease_renewals.send_replace(Some(Instant::now()));
     }
 

@@ -44,7 +44,8 @@ pub struct Cancellable<T> {
 }
 
 impl Tasks {
-    /// Starts work that [`Tasks::stop`] waits for. A panic is reported only to the task that awaits the handle.
+    /// Starts work that [`Tasks::stop`] waits for. Dropping the handle cancels it, unless the work has committed itself. A
+    /// panic is reported only to the task that awaits the handle.
     pub fn spawn_cancellable<T: Send + 'static>(
         &self,
         runtime: &Handle,

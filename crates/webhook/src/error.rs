@@ -101,7 +101,7 @@ fn tls_reason(error: &io::Error, name: &str) -> String {
     format!("tls: failed to verify certificate: {reason}")
 }
 
-/// The error of the connection below HTTP, if there is one.
+/// The first I/O error among the causes: that of the connection.
 fn connection_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e io::Error> {
     let cause = error.source()?;
     cause.downcast_ref().or_else(|| connection_error(cause))

@@ -118,11 +118,11 @@ pub(super) fn usage(pod: &JsonObject, gates: &FeatureGates) -> ResourceList {
             limit.add(amount);
         }
     }
-    compute(&requests, &limits)
+    usage_of_totals(&requests, &limits)
 }
 
-/// The names under which a quota counts requests and limits.
-fn compute(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
+/// The quota usage of a pod with these requests and limits in total.
+fn usage_of_totals(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
     let mut usage = ResourceList::default();
     usage.set("pods", Amount::of(1));
     for name in ["cpu", "memory", "ephemeral-storage"] {

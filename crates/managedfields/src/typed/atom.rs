@@ -255,7 +255,7 @@ impl<'t> MapOf<'t> {
         })
     }
 
-    /// The type of any field; `None` if there is no such field.
+    /// The type of the field, declared or not; `None` if the map has no such field.
     pub(crate) fn child(&self, name: &str) -> Option<Type<'t>> {
         self.field(name).or_else(|| self.others())
     }

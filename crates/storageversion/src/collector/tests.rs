@@ -7,7 +7,7 @@ const PODS: &str = "core.pods=v1";
 /// Starts a server and waits until it has published; the first one leads the collection.
 async fn start_published_server(name: &str, storage: &MemoryCluster, registered: &str) -> PublishingServer {
     let server = PublishingServer::start(name, storage, registered);
-    server.renew();
+    server.renew_lease();
     server.manager.wait_until_published().await;
     server
 }

@@ -18,7 +18,7 @@ async fn publisher_waits_for_identity_lease() {
         a.permit("apps.deployments").unwrap_err().to_string(),
         "wait for storage version registration to complete for resource: deployments.apps, last seen error: <nil>"
     );
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     assert_eq!(storage.describe("apps.deployments"), "a=apps/v1 | apps/v1 | True True");
     assert_eq!(storage.describe("core.pods"), "a=v1 | v1 | True True");
@@ -32,14 +32,14 @@ async fn publisher_writes_each_object_once_and_skips_unchanged() {
     let storage = MemoryCluster::new();
     storage.set_members("a");
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     let mut log: Vec<_> = storage.take_log().split(", ").map(str::to_owned).collect();
     log.sort();
     assert_eq!(log, ["put apps.deployments", "put core.pods"]);
     a.stop().await;
     let again = PublishingServer::start("a", &storage, TWO_RESOURCES);
-    again.renew();
+    again.renew_lease();
     again.manager.wait_until_published().await;
     assert_eq!(storage.take_log(), "");
     assert!(again.permit("core.pods").unwrap().is_some());
@@ -50,13 +50,13 @@ async fn publisher_drops_entries_of_non_members_in_its_write() {
     let storage = MemoryCluster::new().without_collector();
     storage.set_members("a");
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     a.stop().await;
     storage.take_log();
     storage.set_members("b");
     let b = PublishingServer::start("b", &storage, "core.pods=v1");
-    b.renew();
+    b.renew_lease();
     b.manager.wait_until_published().await;
     assert_eq!(storage.take_log(), "put core.pods");
     assert_eq!(storage.describe("core.pods"), "b=v1 | v1 | True True");
@@ -70,7 +70,7 @@ async fn servers_starting_together_all_publish_their_entries() {
     let servers: Vec<_> = names.iter().map(|name| PublishingServer::start(name, &storage, TWO_RESOURCES)).collect();
     let began = Instant::now();
     for server in &servers {
-        server.renew();
+        server.renew_lease();
     }
     for server in &servers {
         server.manager.wait_until_published().await;
@@ -87,7 +87,7 @@ async fn tampered_entry_closes_barrier_until_republished() {
     let storage = MemoryCluster::new();
     storage.set_members("a");
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     for tamper in [
         (|object| object.status.storage_versions.clear()) as fn(&mut StorageVersion),
@@ -107,7 +107,7 @@ async fn tampered_entry_closes_barrier_until_republished() {
         assert!(a.permit("apps.deployments").unwrap().is_some(), "each resource has its own state");
         a.storage.set_behavior(ClusterBehavior::Healthy);
         sleep_ms(10_000).await;
-        a.renew();
+        a.renew_lease();
         assert_eq!(storage.describe("core.pods"), "a=v1 | v1 | True True");
         assert!(a.permit("core.pods").unwrap().is_some());
     }
@@ -127,7 +127,7 @@ async fn publisher_retries_and_reports_last_error() {
         storage.set_members("a");
         let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
         a.storage.set_behavior(mood);
-        a.renew();
+        a.renew_lease();
         sleep_ms(20_000).await;
         assert_eq!(a.permit("core.pods").unwrap_err().last_error.as_deref(), Some(error));
         a.storage.set_behavior(ClusterBehavior::Healthy);
@@ -142,7 +142,7 @@ async fn publisher_finds_write_whose_response_was_lost() {
     storage.set_members("a");
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
     a.storage.set_behavior(ClusterBehavior::LosingResponses);
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     assert_eq!(storage.take_log().matches("put").count(), 2);
 }
@@ -152,7 +152,7 @@ async fn barrier_closes_with_expired_lease_and_reopens_on_renewal() {
     let storage = MemoryCluster::new();
     storage.set_members("a");
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     tokio::time::advance(LEASE_DURATION - Duration::from_millis(1)).await;
     assert!(a.permit("core.pods").is_ok());
@@ -165,7 +165,7 @@ async fn barrier_closes_with_expired_lease_and_reopens_on_renewal() {
     );
     assert_eq!(a.manager.check_writable().unwrap_err(), "the identity lease was last renewed 30 s ago and has expired");
     assert_eq!(a.manager.check_first_publication(), Ok(()), "the first publication stays finished");
-    a.renew();
+    a.renew_lease();
     assert!(a.permit("core.pods").is_ok());
 }
 
@@ -180,7 +180,7 @@ async fn custom_resources_register_change_and_unregister_at_run_time() {
     let storage = MemoryCluster::new();
     storage.set_members("a");
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     assert_eq!(a.permit("example.com.widgets"), Ok(None), "not registered yet, so not held");
     a.barrier.replace_custom_registrations(&custom("example.com.widgets=example.com/v1"));
@@ -211,7 +211,7 @@ async fn failing_custom_entry_delays_neither_readiness_nor_other_entries() {
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
     a.barrier
         .replace_custom_registrations(&custom("example.com.gadgets=example.com/v1 example.com.widgets=example.com/v1"));
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     sleep_ms(10).await;
     assert_eq!(a.manager.check_writable(), Ok(()), "custom resources do not count");
@@ -225,7 +225,7 @@ async fn custom_registration_does_not_replace_a_built_in_one() {
     let storage = MemoryCluster::new();
     storage.set_members("a");
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
-    a.renew();
+    a.renew_lease();
     a.manager.wait_until_published().await;
     a.barrier.replace_custom_registrations(&custom("apps.deployments=apps/v9"));
     sleep_ms(100).await;
@@ -240,14 +240,14 @@ async fn restart_keeps_custom_entries_until_definitions_are_known() {
     let a = PublishingServer::start("a", &storage, TWO_RESOURCES);
     a.barrier
         .replace_custom_registrations(&custom("example.com.gone=example.com/v1 example.com.widgets=example.com/v1"));
-    a.renew();
+    a.renew_lease();
     a.barrier.wait_until_permitted(WIDGETS).await;
     sleep_ms(10).await;
     a.stop().await;
     storage.take_log();
     let again = PublishingServer::start("a", &storage, TWO_RESOURCES);
     again.barrier.expect_custom_registrations();
-    again.renew();
+    again.renew_lease();
     again.manager.wait_until_published().await;
     sleep_ms(1_000).await;
     assert_eq!(storage.take_log(), "", "the definitions are not known yet");
@@ -267,7 +267,7 @@ async fn resource_with_a_waiting_write_is_published_before_others() {
     let last = api::GroupResource { group: "example.com", resource: "r777" };
     tokio::join!(a.barrier.wait_until_permitted(last), async {
         tokio::task::yield_now().await;
-        a.renew();
+        a.renew_lease();
     });
     let published = storage.take_log().matches("put example.com").count();
     assert!(published <= 3 * CONCURRENT_CUSTOM_WRITES, "{published} were published first");
@@ -281,13 +281,13 @@ async fn publisher_withdraws_entries_of_former_process() {
     storage.set_members("a b");
     let (a, b) =
         (PublishingServer::start("a", &storage, TWO_RESOURCES), PublishingServer::start("b", &storage, TWO_RESOURCES));
-    a.renew();
-    b.renew();
+    a.renew_lease();
+    b.renew_lease();
     a.manager.wait_until_published().await;
     b.manager.wait_until_published().await;
     a.stop().await;
     let downgraded = PublishingServer::start("a", &storage, "core.pods=v1");
-    downgraded.renew();
+    downgraded.renew_lease();
     sleep_ms(100).await;
     assert_eq!(storage.describe("apps.deployments"), "b=apps/v1 | apps/v1 | True False");
     storage.take_log();

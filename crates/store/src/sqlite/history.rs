@@ -63,6 +63,7 @@ fn parse_event(row: &Row<'_>, position: LogPosition) -> rusqlite::Result<StoreEv
     })
 }
 
+/// What an event counts for in the limit of the history.
 fn event_bytes(event: &StoreEvent) -> usize {
     match event {
         StoreEvent::Put(entry) => entry.key.len() + entry.value.len(),

@@ -42,7 +42,7 @@ impl ServerList {
             true => endpoint_addresses(access).await?,
         };
         let server = |address: String| -> anyhow::Result<ApiServer> {
-            let client = access.client_of(&address).with_context(|| format!("--server {address}"))?;
+            let client = access.client_of(&address).with_context(|| format!("server {address}"))?;
             Ok(ApiServer { address, client })
         };
         let servers = addresses.into_iter().map(server).collect::<anyhow::Result<_>>()?;
