@@ -1,13 +1,12 @@
 //! Semantic equality of values as in Kubernetes, which compares decoded Go values instead of JSON.
 //!
-//! An absent field equals one with the zero value of its type, unless the field is a pointer in Go. Empty lists, maps
-//! and objects always equal absent ones: the table does not record which objects are pointers, and treating one as
-//! absent allows only insignificant changes.
+//! An absent field equals one with the zero value of its type, unless the field is a pointer in Go. Empty lists and maps
+//! always equal absent ones.
 
 use serde_json::{Map, Value};
 
 use crate::quantity::Quantity;
-use crate::{SpecialType, StructField, StructType, TypeForm, ValueType};
+use crate::{SpecialType, StructField, StructType, TypeForm, ValueType, ZeroEncoding};
 
 /// True if two values of a field are semantically equal; `None` is an absent field.
 pub fn is_field_equal(field: StructField<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
@@ -34,6 +33,8 @@ pub fn is_semantically_empty(field: StructField<'_>, value: &Value) -> bool {
         (Value::Array(items), _) => items.is_empty(),
         (Value::Object(map), TypeForm::Map(_)) => map.is_empty(),
         (_, _) if field.is_pointer() => false,
+        // Go always encodes an object that is no pointer.
+        (Value::Object(_), TypeForm::Struct(_)) if field.zero_encoding() != ZeroEncoding::Zero => false,
         (Value::Object(object), TypeForm::Struct(inner)) => object
             .iter()
             .all(|(name, value)| inner.field(name).is_some_and(|field| is_semantically_empty(field, value))),
@@ -105,6 +106,9 @@ mod tests {
         check(&json!({}), &json!({"enableServiceLinks": false}), false);
         check(&json!({}), &json!({"securityContext": {"runAsUser": 0}}), false);
         check(&json!({"securityContext": {}}), &json!({"securityContext": {"sysctls": []}}), true);
+        check(&json!({}), &json!({"securityContext": {}}), false);
+        let term = |term: Value| json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}});
+        check(&term(json!({"topologyKey": "a"})), &term(json!({"topologyKey": "a", "namespaceSelector": {}})), false);
     }
 
     #[test]

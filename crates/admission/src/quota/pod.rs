@@ -88,7 +88,7 @@ pub(super) fn missing_resources(pod: &JsonObject, names: &[String], gates: &Feat
     let mut missing = Vec::new();
     for name in REQUIRED.iter().filter(|name| names.iter().any(|limited| limited == **name)) {
         let lacks = |container: &&JsonObject| {
-            !compute(&resources(container, "requests"), &resources(container, "limits")).0.contains_key(*name)
+            !usage_of_totals(&resources(container, "requests"), &resources(container, "limits")).0.contains_key(*name)
         };
         let mut without: Vec<&str> =
             containers(pod).filter(lacks).map(|container| text(container, &["name"])).collect();

@@ -83,12 +83,15 @@ fn allow_scheduling_changes(new: &JsonObject, allowed: &mut JsonObject) {
         copy_or_remove(of(spec, name).as_ref(), nested_object_mut(allowed, "spec"), name);
     }
     let affinity = of(spec, "affinity");
-    let node_affinity = of(affinity.as_ref(), "nodeAffinity");
-    copy_or_remove(
-        node_affinity.as_ref(),
-        nested_object_mut(nested_object_mut(allowed, "spec"), "affinity"),
-        "nodeAffinity",
-    );
+    let allowed_spec = nested_object_mut(allowed, "spec");
+    if affinity.is_none() && !allowed_spec.contains_key("affinity") {
+        return;
+    }
+    let allowed_affinity = nested_object_mut(allowed_spec, "affinity");
+    copy_or_remove(of(affinity.as_ref(), "nodeAffinity").as_ref(), allowed_affinity, "nodeAffinity");
+    if affinity.is_none() && allowed_affinity.is_empty() {
+        allowed_spec.remove("affinity");
+    }
 }
 
 /// Allows changes of the resources of containers.

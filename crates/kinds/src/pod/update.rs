@@ -2,6 +2,7 @@
 
 use api::FieldError;
 use api::json::JsonObject;
+use object::unstructured::nested_object_mut;
 use schema::semantic_equality::is_field_equal;
 use schema::{TypeForm, ValueType};
 use serde_json::{Map, Value};
@@ -210,13 +211,13 @@ fn check_scheduling_gated(update: ObjectUpdate<'_>, allowed: &mut JsonObject, er
     }
     copy_or_remove(update.old_value(path), allowed, "nodeSelector");
     check_node_affinity(update, errors);
-    let old = update.old_value("spec.affinity.nodeAffinity");
-    if old.is_none() && allowed.get("affinity").is_none() {
+    if update.is_unchanged("spec.affinity.nodeAffinity") {
         return;
     }
-    let affinity = allowed.entry("affinity").or_insert_with(|| Map::new().into());
-    if let Some(affinity) = affinity.as_object_mut() {
-        copy_or_remove(old, affinity, "nodeAffinity");
+    let affinity = nested_object_mut(allowed, "affinity");
+    copy_or_remove(update.old_value("spec.affinity.nodeAffinity"), affinity, "nodeAffinity");
+    if affinity.is_empty() && update.old_value("spec.affinity").is_none() {
+        allowed.remove("affinity");
     }
 }
 
