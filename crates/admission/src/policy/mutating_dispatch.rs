@@ -54,7 +54,7 @@ pub(crate) fn dispatch(
     context: &Context<'_>,
     reinvocation: &mut Reinvocation,
 ) -> Result<(), Interruption> {
-    let candidates = context.policies.mutating.candidates(write.attributes.resource.resource);
+    let candidates = context.policies.mutating.candidates(write, context);
     if candidates.is_empty() || super::is_excluded(&write.attributes) || write.attributes.operation == Operation::Delete
     {
         return Ok(());

@@ -65,7 +65,7 @@ struct FailureValue<'a> {
 
 /// Evaluates the matching policies on what is going to be stored.
 pub(crate) fn dispatch(write: &mut Write<'_>, context: &Context<'_>) -> Result<(), Interruption> {
-    let candidates = context.policies.validating.candidates(write.attributes.resource.resource);
+    let candidates = context.policies.validating.candidates(write, context);
     if candidates.is_empty() || super::is_excluded(&write.attributes) {
         return Ok(());
     }
