@@ -19,6 +19,9 @@ pub enum Operation {
 }
 
 impl Operation {
+    pub(crate) const COUNT: usize = 4;
+    pub(crate) const ALL: [Self; Self::COUNT] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
+
     /// The name in rules of webhooks and in reviews.
     pub const fn as_str(self) -> &'static str {
         match self {

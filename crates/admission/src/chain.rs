@@ -1,11 +1,13 @@
 //! The sequence on a write: mutating plugins in order, at most once more if a webhook asked, then validating plugins.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 
 use api::json::JsonObject;
-use api::{GroupResource, Status};
+use api::{GroupResource, GroupVersionKind, Status};
 use kinds::FeatureGates;
+use serde_json::Value;
 
 use crate::attributes::{Attributes, Operation};
 use crate::notes::Notes;
@@ -14,7 +16,7 @@ use crate::plugins::{self, Plugin, Settings};
 use crate::policy::{self, PolicySet};
 use crate::ports::{Authorization, EquivalentResource, ServedKinds, View};
 use crate::refusal::Refusal;
-use crate::webhook::{Answers, PendingCall, Reinvocation, WebhookSet, mutating, validating};
+use crate::webhook::{Answers, PendingCall, Reinvocation, WebhookSet, mutating, review, validating};
 
 const MUTATING_POLICIES: &str = "MutatingAdmissionPolicy";
 const VALIDATING_POLICIES: &str = "ValidatingAdmissionPolicy";
@@ -67,6 +69,8 @@ pub struct Context<'a> {
 pub struct RunLookups {
     namespace: OnceCell<Result<Option<JsonObject>, Refusal>>,
     equivalents: OnceCell<Vec<EquivalentResource>>,
+    /// The `request` variable of expressions, by the kind in which an object is seen.
+    requests: RefCell<Vec<(GroupVersionKind, Rc<Value>)>>,
 }
 
 impl Context<'_> {
@@ -81,6 +85,17 @@ impl Context<'_> {
     pub(crate) fn equivalents(&self, attributes: &Attributes<'_>) -> &[EquivalentResource] {
         let find = || self.kinds.equivalents(attributes.resource, attributes.subresource);
         self.lookups.equivalents.get_or_init(find)
+    }
+
+    /// The `request` variable of match conditions, for an object that is seen in a kind.
+    pub(crate) fn request_value(&self, attributes: &Attributes<'_>, kind: &GroupVersionKind) -> Rc<Value> {
+        let mut requests = self.lookups.requests.borrow_mut();
+        if let Some((_, request)) = requests.iter().find(|(known, _)| known == kind) {
+            return request.clone();
+        }
+        let request = Rc::new(review::request_value(attributes, kind));
+        requests.push((kind.clone(), request.clone()));
+        request
     }
 }
 

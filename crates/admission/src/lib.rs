@@ -8,6 +8,7 @@
 
 pub mod allocation;
 pub mod attributes;
+mod candidates;
 pub mod chain;
 mod compiled;
 pub mod configuration;

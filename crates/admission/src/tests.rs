@@ -175,6 +175,33 @@ impl Fixture {
     ) -> (Result<Option<Value>, Status>, Notes) {
         let set = PluginSet::from_flags(self.release, self.plugins, &[], |name| self.plugins.contains(&name));
         let chain = Chain::new(&set.unwrap(), self.settings.clone(), FeatureGates::new(self.release));
+        let mut answers = Answers::default();
+        loop {
+            let (result, write) = self.with_write(case, &answers, |mut write, context| {
+                let result = chain.mutate(&mut write, context).and_then(|()| chain.validate(&mut write, context));
+                (result, (write.object, write.notes))
+            });
+            let (object, notes) = write;
+            match result {
+                Ok(()) => return (Ok(object.map(Value::Object)), notes),
+                Err(Interruption::Refused(status)) => return (Err(*status), notes),
+                Err(Interruption::CallsNeeded(calls)) => {
+                    for call in calls {
+                        let bytes = call.body("uid-1");
+                        self.bodies.borrow_mut().push(String::from_utf8(bytes.clone()).unwrap());
+                        let body: Value = serde_json::from_slice(&bytes).unwrap();
+                        self.calls.borrow_mut().push((call.webhook.name.clone(), body.clone()));
+                        let response = respond(&call.webhook.name, &body).map(|value| value.to_string());
+                        let response = response.as_ref().map(String::as_bytes).map_err(CallFailure::clone);
+                        answers.add(&call, "uid-1", response);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Prepares one run of a case.
+    fn with_write<T>(&self, case: &Case, answers: &Answers, run: impl FnOnce(Write<'_>, &Context<'_>) -> T) -> T {
         let old = case.old_object.clone().map(object);
         let metadata = case.object.as_ref().or(case.old_object.as_ref()).map(|value| value["metadata"].clone());
         let metadata = metadata.unwrap_or_default();
@@ -193,43 +220,29 @@ impl Fixture {
             options: Some(&options),
             is_dry_run: case.is_dry_run,
         };
-        let new_write = || Write {
-            attributes,
-            object: case.object.clone().map(object),
-            old_object: old.as_ref(),
-            notes: Notes::default(),
+        let object = case.object.clone().map(object);
+        let write = Write { attributes, object, old_object: old.as_ref(), notes: Notes::default() };
+        let context = Context {
+            view: &self.objects,
+            kinds: &PlainKinds,
+            authorization: &AllowedVerbs(self.verbs),
+            webhooks: &self.webhooks,
+            policies: &self.policies,
+            answers,
+            random: 7,
+            clock: || Duration::ZERO,
+            lookups: &RunLookups::default(),
         };
-        let mut answers = Answers::default();
-        loop {
-            let mut write = new_write();
-            let context = Context {
-                view: &self.objects,
-                kinds: &PlainKinds,
-                authorization: &AllowedVerbs(self.verbs),
-                webhooks: &self.webhooks,
-                policies: &self.policies,
-                answers: &answers,
-                random: 7,
-                clock: || Duration::ZERO,
-                lookups: &RunLookups::default(),
-            };
-            let result = chain.mutate(&mut write, &context).and_then(|()| chain.validate(&mut write, &context));
-            match result {
-                Ok(()) => return (Ok(write.object.map(Value::Object)), write.notes),
-                Err(Interruption::Refused(status)) => return (Err(*status), write.notes),
-                Err(Interruption::CallsNeeded(calls)) => {
-                    for call in calls {
-                        let bytes = call.body("uid-1");
-                        self.bodies.borrow_mut().push(String::from_utf8(bytes.clone()).unwrap());
-                        let body: Value = serde_json::from_slice(&bytes).unwrap();
-                        self.calls.borrow_mut().push((call.webhook.name.clone(), body.clone()));
-                        let response = respond(&call.webhook.name, &body).map(|value| value.to_string());
-                        let response = response.as_ref().map(String::as_bytes).map_err(CallFailure::clone);
-                        answers.add(&call, "uid-1", response);
-                    }
-                }
-            }
-        }
+        run(write, &context)
+    }
+
+    /// The names of the validating webhooks that a write is checked against.
+    pub(crate) fn candidates(&self, case: &Case) -> Vec<String> {
+        self.with_write(case, &Answers::default(), |write, context| {
+            let kind = crate::webhook::ConfigurationKind::Validating;
+            let candidates = self.webhooks.candidates(kind, &write, write.object.as_ref(), context);
+            candidates.into_iter().map(|(_, webhook)| webhook.name.clone()).collect()
+        })
     }
 
     /// Runs a case without webhooks and returns the object or the message of the refusal.

@@ -95,9 +95,10 @@ pub(crate) fn status_for_write_error(error: WriteError<Status>) -> Status {
             tracing::warn!(%error, "storage write failed");
             Status::service_unavailable("storage cannot be written at the moment").with_retry_after(1)
         }
-        WriteError::ConditionChanged { .. } | WriteError::CompanionChanged { .. } | WriteError::TooManyConflicts => {
-            Status::service_unavailable(error.to_string()).with_retry_after(1)
-        }
+        WriteError::ConditionChanged { .. }
+        | WriteError::CompanionChanged { .. }
+        | WriteError::ComputationRefused
+        | WriteError::TooManyConflicts => Status::service_unavailable(error.to_string()).with_retry_after(1),
     }
 }
 

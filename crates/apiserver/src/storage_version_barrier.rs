@@ -105,10 +105,6 @@ fn write_intent<'a>(request: &PermitRequest<'a>) -> WriteIntent<'a> {
             WriteAuthor::Client => storageversion::IntentAuthor::Client,
             WriteAuthor::Server => storageversion::IntentAuthor::Server,
         },
-        operation: if request.expected_revision.is_none() {
-            WriteOperation::Create
-        } else {
-            WriteOperation::UpdateOrDelete
-        },
+        operation: if request.is_create { WriteOperation::Create } else { WriteOperation::UpdateOrDelete },
     }
 }

@@ -39,8 +39,8 @@ pub struct PermitRequest<'a> {
     pub path: &'a [u8],
     /// Who initiated the write.
     pub author: WriteAuthor,
-    /// The revision that the write expects at the key; `None`: absent.
-    pub expected_revision: Option<Revision>,
+    /// True if the write expects that the key is absent.
+    pub is_create: bool,
 }
 
 /// Who initiated a write.

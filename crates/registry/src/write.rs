@@ -1,12 +1,13 @@
 //! Writes: compare-and-set over the store, through one persist step that requires a permit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::GroupResource;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use object::StoredObject;
-use store::{Compare, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
+use store::{Compare, ComputedOps, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
 use crate::barrier::{BarrierClosed, Permit, PermitRequest};
 use crate::cache::{CachedEntry, CachedValue, ResourceCache};
@@ -56,10 +57,25 @@ pub struct CompanionWrite {
     pub resource: Option<CompanionResource>,
 }
 
+/// Writes to other keys that are computed in the transaction of a [`DecidedWrite`], from their state there.
+#[derive(Clone, Debug)]
+pub struct ComputedWrites {
+    /// Changes only keys that exist.
+    pub ops: Arc<dyn ComputedOps>,
+    /// The resource of the objects that the keys hold.
+    pub resource: CompanionResource,
+}
+
 /// The last step of a decision, which may wait for something that must not be held while decisions are made.
 pub trait WriteCompletion<E>: Sync {
     /// Adds companions to a decision that is about to be committed, or refuses it. `None` if there is nothing to add.
     fn complete<'a>(&'a self, decided: &'a mut DecidedWrite) -> Option<BoxFuture<'a, Result<(), E>>>;
+
+    /// What is computed in the transaction of the decision that was completed last. Only for stores that
+    /// [`Registry::computes_writes`].
+    fn computed(&self) -> Option<ComputedWrites> {
+        None
+    }
 
     /// True if the caller does what the last decision lacked and writes again, so that a refusal of a new object is returned
     /// before the newest state is read.
@@ -175,6 +191,9 @@ pub enum WriteError<E> {
         /// The revision of the store as of which the key was read.
         as_of: Revision,
     },
+    /// The computation of other writes refused to. Nothing was written.
+    #[error("a write that belongs to this one could not be computed")]
+    ComputationRefused,
     /// Other writers changed the key in every attempt. Nothing was written.
     #[error("too many concurrent writes to this object")]
     TooManyConflicts,
@@ -260,10 +279,10 @@ impl Registry {
             }
             let latest_revision = latest.map(|cached| cached.revision);
             let target = WriteTarget { resource, resource_cache, key, expected_revision: latest_revision, conditions };
-            match self.commit_once(target, &decided).await? {
+            match self.commit_once(target, &decided, completion.computed().as_ref()).await? {
                 CommitOutcome::Committed(revision) => return Ok(write_outcome(decided.decision, revision)),
                 CommitOutcome::Conflict(found) => {
-                    current = found.map(|entry| std::sync::Arc::new(decode_entry(entry)));
+                    current = found.map(|entry| Arc::new(decode_entry(entry)));
                     is_newest = true;
                 }
             }
@@ -285,7 +304,7 @@ impl Registry {
         for _ in 0..ATTEMPTS_MAX {
             let conditions = WriteConditions::default();
             let target = WriteTarget { resource, resource_cache, key, expected_revision, conditions };
-            match self.commit_once(target, &decided).await? {
+            match self.commit_once(target, &decided, None).await? {
                 CommitOutcome::Committed(revision) => {
                     return Ok(WriteOnceOutcome::Written(write_outcome(decided.decision, revision)));
                 }
@@ -321,6 +340,11 @@ impl Registry {
         })
     }
 
+    /// True if a write may have [`ComputedWrites`].
+    pub fn computes_writes(&self) -> bool {
+        self.store.as_computing().is_some()
+    }
+
     /// Waits until the barrier may permit writes of a resource. Callers bound the wait.
     pub async fn wait_until_permitted(&self, resource: GroupResource<&str>) {
         self.barrier.wait_until_permitted(resource).await;
@@ -331,13 +355,14 @@ impl Registry {
         &self,
         target: WriteTarget<'_>,
         decided: &DecidedWrite,
+        computed: Option<&ComputedWrites>,
     ) -> Result<CommitOutcome, WriteError<E>> {
-        let permit_requests = self.permit_requests(target, &decided.companions);
+        let permit_requests = self.permit_requests(target, &decided.companions, computed);
         let permits =
             permit_requests.iter().map(|request| self.barrier.permit(request)).collect::<Result<Vec<_>, _>>()?;
         let depended_on: Vec<Option<Option<Revision>>> =
             permits.iter().map(|permit| permit.condition.as_ref().map(|compare| compare.revision)).collect();
-        match self.persist(permits, target, decided).await.map_err(WriteError::Store)? {
+        match self.persist(permits, target, decided, computed).await.map_err(WriteError::Store)? {
             TransactionOutcome::Committed(revision) => Ok(CommitOutcome::Committed(revision)),
             TransactionOutcome::Conflict { current, revision } => {
                 let mut current = current.into_iter();
@@ -348,11 +373,13 @@ impl Registry {
                     }
                 }
                 let companions: Vec<_> = current.by_ref().take(decided.companions.len()).collect();
+                let mut is_permit_stale = false;
                 for (request, depended_on) in permit_requests.iter().zip(depended_on) {
                     let Some(depended_on) = depended_on else { continue };
                     if let Some(found) = current.next()
                         && found.as_ref().map(|entry| entry.revision) != depended_on
                     {
+                        is_permit_stale = true;
                         self.barrier.handle_stale_permit(request, found.as_ref(), revision);
                     }
                 }
@@ -366,24 +393,37 @@ impl Registry {
                         return Err(WriteError::CompanionChanged { key, current: found, as_of: revision });
                     }
                 }
-                Ok(CommitOutcome::Conflict(object))
+                match computed {
+                    Some(_) if !is_permit_stale => Err(WriteError::ComputationRefused),
+                    Some(_) | None => Ok(CommitOutcome::Conflict(object)),
+                }
             }
         }
     }
 
     /// The permits that a write needs: its own and one per object among its companions.
-    fn permit_requests<'a>(&self, target: WriteTarget<'a>, companions: &'a [CompanionWrite]) -> Vec<PermitRequest<'a>> {
+    fn permit_requests<'a>(
+        &self,
+        target: WriteTarget<'a>,
+        companions: &'a [CompanionWrite],
+        computed: Option<&'a ComputedWrites>,
+    ) -> Vec<PermitRequest<'a>> {
         let WriteTarget { resource, resource_cache, key, expected_revision, .. } = target;
         let author = self.author;
         let path = key.strip_prefix(resource_cache.prefix().as_ref()).unwrap_or_default();
-        let own = PermitRequest { resource, path, author, expected_revision };
-        let of_companions = companions.iter().filter_map(|companion| {
-            let CompanionResource { name, prefix } = companion.resource.as_ref()?;
+        let own = PermitRequest { resource, path, author, is_create: expected_revision.is_none() };
+        let beside = |CompanionResource { name, prefix }: &'a CompanionResource, key: &'a Key, is_create| {
             let resource = GroupResource { group: &*name.group, resource: &*name.resource };
-            let path = companion.key.strip_prefix(prefix.as_ref()).unwrap_or_default();
-            Some(PermitRequest { resource, path, author, expected_revision: companion.expected_revision })
+            let path = key.strip_prefix(prefix.as_ref()).unwrap_or_default();
+            PermitRequest { resource, path, author, is_create }
+        };
+        let of_companions = companions.iter().filter_map(|companion| {
+            Some(beside(companion.resource.as_ref()?, &companion.key, companion.expected_revision.is_none()))
         });
-        std::iter::once(own).chain(of_companions).collect()
+        let of_computed = computed
+            .into_iter()
+            .flat_map(|computed| computed.ops.keys().iter().map(|key| beside(&computed.resource, key, false)));
+        std::iter::once(own).chain(of_companions).chain(of_computed).collect()
     }
 
     /// Commits the write with all its conditions. The only way by which this crate stores objects.
@@ -392,6 +432,7 @@ impl Registry {
         permits: Vec<Permit>,
         WriteTarget { key, expected_revision, conditions, .. }: WriteTarget<'_>,
         DecidedWrite { decision, companions }: &DecidedWrite,
+        computed: Option<&ComputedWrites>,
     ) -> Result<TransactionOutcome, store::Error> {
         let own = Compare { key: key.clone(), revision: expected_revision };
         let beside = companions
@@ -407,12 +448,17 @@ impl Registry {
             .chain(companions.iter().filter_map(|companion| op_of(&companion.key, &companion.decision)))
             .chain(conditions.ops.iter().cloned())
             .collect();
-        self.store.commit(Transaction { compares, ops }).await
+        let transaction = Transaction { compares, ops };
+        match (computed, self.store.as_computing()) {
+            (None, _) => self.store.commit(transaction).await,
+            (Some(computed), Some(store)) => store.commit_computed(transaction, computed.ops.clone()).await,
+            (Some(_), None) => Err(store::Error::Malformed { reason: "the store computes no operations".to_owned() }),
+        }
     }
 
-    async fn read_newest(&self, key: &Key) -> Result<Option<std::sync::Arc<CachedEntry>>, ReadError> {
+    async fn read_newest(&self, key: &Key) -> Result<Option<Arc<CachedEntry>>, ReadError> {
         let (entry, _) = self.store.get(key.clone()).await?;
-        Ok(entry.map(|entry| std::sync::Arc::new(decode_entry(entry))))
+        Ok(entry.map(|entry| Arc::new(decode_entry(entry))))
     }
 }
 

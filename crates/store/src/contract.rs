@@ -1,6 +1,7 @@
 //! The [`Store`] trait that both backends implement, and the values in its signatures.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -215,6 +216,28 @@ impl Transaction {
     }
 }
 
+/// Operations of a transaction that are computed from the state on which it is committed.
+pub trait ComputedOps: fmt::Debug + Send + Sync {
+    /// The keys that [`ComputedOps::compute`] reads, and the only ones that it changes.
+    fn keys(&self) -> &[Key];
+
+    /// The operations, which may be none, or `None` to commit nothing. `current` holds the entry of each key, in order, with
+    /// the changes of the transactions before. `revision` is that of the transaction; it belongs to another one if the commit
+    /// fails. All writes of the store wait meanwhile, so that this must be quick.
+    fn compute(&self, current: &[Option<StoreEntry>], revision: Revision) -> Option<Vec<Op>>;
+}
+
+/// A store that computes operations while it commits.
+pub trait ComputingStore {
+    /// Like [`Store::commit`], with more operations, computed once all comparisons hold. If they are refused, that is a
+    /// [`TransactionOutcome::Conflict`].
+    fn commit_computed(
+        &self,
+        transaction: Transaction,
+        computed: Arc<dyn ComputedOps>,
+    ) -> StoreFuture<'_, TransactionOutcome>;
+}
+
 /// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionOutcome {
@@ -376,6 +399,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Commits a transaction atomically. The store never sends it a second time once it may have been committed.
     fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome>;
+
+    /// The store, if it computes operations while it commits.
+    fn as_computing(&self) -> Option<&dyn ComputingStore> {
+        None
+    }
 
     /// Watches the changes below `prefix` at and after `from`: none lost, none repeated, no transaction split. The
     /// first error is [`Error::Compacted`] if the state before `from` is compacted: a watch from `r.next()` can begin

@@ -67,8 +67,8 @@ use crate::sqlite::watch_feed::WatchFeed;
 use crate::sqlite::watch_hub::{Subscription, WatchHub};
 use crate::sqlite::write_queue::WriteQueue;
 use crate::{
-    Error, Key, KeyRange, Op, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction, TransactionOutcome,
-    Watch,
+    ComputedOps, ComputingStore, Error, Key, KeyRange, Op, RangePage, Revision, Store, StoreEntry, StoreFuture,
+    Transaction, TransactionOutcome, Watch,
 };
 
 /// The largest transaction in bytes: etcd's default request limit of 1.5 MiB.
@@ -205,6 +205,10 @@ impl Store for SqliteStore {
         })
     }
 
+    fn as_computing(&self) -> Option<&dyn ComputingStore> {
+        Some(self)
+    }
+
     fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch> {
         let (batches, delivered) = mpsc::channel(WATCH_QUEUE_LEN);
         // One pending request is enough: it is answered with the revision at that time.
@@ -242,6 +246,20 @@ impl Store for SqliteStore {
         Box::pin(async move {
             self.write_queue.submit(0, move |write| Ok(compaction::set_compacted_revision(write, revision)?)).await??;
             self.delete_compacted().await
+        })
+    }
+}
+
+impl ComputingStore for SqliteStore {
+    fn commit_computed(
+        &self,
+        transaction: Transaction,
+        computed: Arc<dyn ComputedOps>,
+    ) -> StoreFuture<'_, TransactionOutcome> {
+        Box::pin(async move {
+            transaction.validate()?;
+            let size = check_size(&transaction)?;
+            self.write_queue.submit(size, move |write| Ok(write.apply_computed(&transaction, &*computed)?)).await
         })
     }
 }

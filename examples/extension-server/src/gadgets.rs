@@ -45,12 +45,11 @@ pub(crate) struct PublishedBarrier(pub(crate) PublicationBarrier);
 impl WriteBarrier for PublishedBarrier {
     /// The StorageVersion is in another store, so that the transaction cannot compare it.
     fn permit(&self, request: &PermitRequest<'_>) -> Result<Permit, BarrierClosed> {
-        let is_new = request.expected_revision.is_none();
         let intent = WriteIntent {
             resource: request.resource,
             path: std::str::from_utf8(request.path).unwrap_or_default(),
             author: IntentAuthor::Client,
-            operation: if is_new { WriteOperation::Create } else { WriteOperation::UpdateOrDelete },
+            operation: if request.is_create { WriteOperation::Create } else { WriteOperation::UpdateOrDelete },
         };
         match self.0.permit(&intent) {
             Ok(_) => Ok(Permit::granted()),
@@ -219,6 +218,7 @@ fn write_status(error: WriteError<Status>) -> Status {
         | WriteError::Store(_)
         | WriteError::ConditionChanged { .. }
         | WriteError::CompanionChanged { .. }
+        | WriteError::ComputationRefused
         | WriteError::TooManyConflicts => Status::service_unavailable(error.to_string()),
     }
 }

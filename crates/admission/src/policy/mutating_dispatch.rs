@@ -1,5 +1,7 @@
 //! MutatingAdmissionPolicy: policies change the object one after the other.
 
+use std::borrow::Cow;
+
 use api::json::JsonObject;
 use api::status::{StatusCause, StatusReason};
 use api::{GroupVersionKind, Status};
@@ -13,7 +15,7 @@ use super::expressions::{Evaluated, VariableValues};
 use super::params::{self, Param, text_of};
 use super::set::{Binding, BoundPolicy, Mutation, Policy, PolicyRules};
 use super::validating_dispatch::versioned;
-use super::variables::{RUN_COST_MAX, Run, namespace_of, with_lazy};
+use super::variables::{RUN_COST_MAX, Run, namespace_of, whole_namespace, with_lazy};
 use crate::attributes::Operation;
 use crate::chain::{Context, Interruption, Write};
 use crate::notes::{CheckOutcome, PolicyCheck};
@@ -54,7 +56,7 @@ pub(crate) fn dispatch(
     context: &Context<'_>,
     reinvocation: &mut Reinvocation,
 ) -> Result<(), Interruption> {
-    let candidates = context.policies.mutating.candidates(write.attributes.resource.resource);
+    let candidates = context.policies.mutating.candidates(write, context);
     if candidates.is_empty() || super::is_excluded(&write.attributes) || write.attributes.operation == Operation::Delete
     {
         return Ok(());
@@ -72,7 +74,7 @@ pub(crate) fn dispatch(
             (Some(_), None) | (None, Some(_)) => true,
         });
         let namespace = namespace_of(write, context).map_err(|refusal| write.refused(refusal))?;
-        let namespace = namespace.map_or(Value::Null, Value::Object);
+        let namespace = namespace.map_or(Value::Null, |namespace| Value::Object(whole_namespace(namespace)));
         let mut is_any_applied = false;
         for call in &calls {
             is_any_applied |= run(call, &namespace, write, context, reinvocation, &mut errors)
@@ -157,7 +159,7 @@ fn run(
     let PolicyCall { policy, binding, invocation, param } = call;
     let PolicyRules::Mutating { mutations, is_reinvoked } = &policy.rules else { return Ok(false) };
     let [object, old_object] = versioned(write, invocation, context).map_err(Refusal::internal)?;
-    let run = Run::new(write, invocation, [object.as_ref(), old_object.as_ref()], param.as_ref(), context);
+    let run = Run::new(write, invocation, [object.as_deref(), old_object.as_deref()], param.as_ref(), context);
     match run.is_matched(policy) {
         Ok(true) => {}
         Ok(false) => return Ok(false),
@@ -171,6 +173,7 @@ fn run(
     if !reinvocation.includes(&id) {
         return Ok(false);
     }
+    let [object, old_object] = [object, old_object].map(|object| object.map(Cow::into_owned));
     let Some(before) = object else {
         reinvocation.record(&id, false, *is_reinvoked);
         return Ok(false);

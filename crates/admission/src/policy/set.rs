@@ -9,8 +9,10 @@ use object::unstructured::{metadata_string, nested_object, objects, text, texts}
 
 use super::expressions::{Compiler, Expression, Variable};
 use super::params::{ParamKind, ParamRef};
+use crate::candidates::CandidateIndex;
+use crate::chain::{Context, Write};
 use crate::compiled::{StateId, reuse};
-use crate::webhook::{FailurePolicy, MatchCriteria, split_resource};
+use crate::webhook::{FailurePolicy, MatchCriteria};
 
 /// All policies and bindings of one revision.
 #[derive(Debug, Default)]
@@ -23,9 +25,8 @@ pub struct PolicySet {
 #[derive(Debug, Default)]
 pub(super) struct PolicyList {
     policies: Vec<BoundPolicy>,
-    /// Positions of the policies with a rule for a resource, by the name of the resource.
-    by_resource: HashMap<String, Vec<usize>>,
-    of_all_resources: Vec<usize>,
+    /// Positions of the policies.
+    index: CandidateIndex,
     /// Everything that was compiled, with or without binding, so that only what changed is compiled again.
     compiled: HashMap<StateId, Arc<Policy>>,
     read: HashMap<StateId, Arc<Binding>>,
@@ -124,26 +125,18 @@ impl PolicyList {
         }
         list.policies.sort_by(|one, other| one.policy.name.cmp(&other.policy.name));
         for (position, BoundPolicy { policy, .. }) in list.policies.iter().enumerate() {
-            let Some(criteria) = &policy.criteria else {
-                list.of_all_resources.push(position);
-                continue;
-            };
-            for resource in criteria.rules.iter().flat_map(|rule| &rule.resources) {
-                match split_resource(resource) {
-                    ("*", _) => list.of_all_resources.push(position),
-                    (name, _) => list.by_resource.entry(name.to_owned()).or_default().push(position),
-                }
+            match &policy.criteria {
+                Some(criteria) => list.index.add(position, criteria),
+                // It is an error of every write.
+                None => list.index.add_unconditional(position),
             }
         }
         list
     }
 
-    /// The policies whose rules may match a resource.
-    pub(super) fn candidates(&self, resource: &str) -> Vec<&BoundPolicy> {
-        let named = self.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default();
-        let mut positions: Vec<usize> = named.iter().chain(&self.of_all_resources).copied().collect();
-        positions.sort_unstable();
-        positions.dedup();
+    /// The policies that can match a write.
+    pub(super) fn candidates(&self, write: &Write<'_>, context: &Context<'_>) -> Vec<&BoundPolicy> {
+        let positions = self.index.find(write, write.object.as_ref(), context);
         positions.into_iter().map(|position| &self.policies[position]).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! ValidatingAdmissionPolicy: all matching policies are evaluated, the first denial is the answer.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use api::json::{JsonObject, to_go_json};
@@ -12,7 +13,7 @@ use super::error_type;
 use super::expressions::{Evaluated, VariableValues};
 use super::params::{self, Param, text_of};
 use super::set::{Binding, BoundPolicy, Policy, PolicyRules, Validation};
-use super::variables::{RUN_COST_MAX, Run, namespace_of, shown_namespace, with_lazy};
+use super::variables::{RUN_COST_MAX, Run, namespace_of, shown_namespace, whole_namespace, with_lazy};
 use crate::chain::{Context, Interruption, Write};
 use crate::notes::{CheckOutcome, PolicyCheck};
 use crate::ports::ParamResource;
@@ -65,7 +66,7 @@ struct FailureValue<'a> {
 
 /// Evaluates the matching policies on what is going to be stored.
 pub(crate) fn dispatch(write: &mut Write<'_>, context: &Context<'_>) -> Result<(), Interruption> {
-    let candidates = context.policies.validating.candidates(write.attributes.resource.resource);
+    let candidates = context.policies.validating.candidates(write, context);
     if candidates.is_empty() || super::is_excluded(&write.attributes) {
         return Ok(());
     }
@@ -141,9 +142,9 @@ fn evaluate<'p>(
         let namespace = namespace_of(write, context)?;
         let mut results = Vec::new();
         for param in &params {
-            let both = [objects[0].as_ref(), objects[1].as_ref()];
+            let both = objects.each_ref().map(Option::as_deref);
             let run = Run::new(write, &invocation, both, param.as_ref(), context);
-            results.push(validate(policy, &run, namespace.as_ref()));
+            results.push(validate(policy, &run, namespace));
         }
         for result in results {
             enforce_result(result, policy, binding, write, denials, &mut annotations);
@@ -156,21 +157,21 @@ fn evaluate<'p>(
 }
 
 /// What the runs of a binding need.
-struct MatchedBinding {
+struct MatchedBinding<'w> {
     /// One per run.
     params: Vec<Param>,
     /// The new and the old object in the version of the invocation.
-    objects: [Option<JsonObject>; 2],
+    objects: [Option<Cow<'w, JsonObject>>; 2],
 }
 
 /// Prepares the runs of a binding; `None` if it does not match.
-fn runs_of(
+fn runs_of<'w>(
     binding: &Binding,
     param_resource: Option<&ParamResource>,
     invocation: &Invocation,
-    write: &Write<'_>,
+    write: &'w Write<'_>,
     context: &Context<'_>,
-) -> Result<Option<MatchedBinding>, String> {
+) -> Result<Option<MatchedBinding<'w>>, String> {
     if let Some(criteria) = &binding.criteria
         && matching::find_invocation(criteria, write, write.object.as_ref(), context).map_err(text_of)?.is_none()
     {
@@ -222,15 +223,15 @@ fn misconfigured<'p>(denials: &mut Vec<Denial<'p>>, policy: &'p Policy, binding:
 }
 
 /// The new and the old object in the version of the rule that matched.
-pub(super) fn versioned(
-    write: &Write<'_>,
+pub(super) fn versioned<'w>(
+    write: &'w Write<'_>,
     invocation: &Invocation,
     context: &Context<'_>,
-) -> Result<[Option<JsonObject>; 2], String> {
+) -> Result<[Option<Cow<'w, JsonObject>>; 2], String> {
     let kind: GroupVersionKind<&str> = invocation.kind.borrowed();
-    let convert = |object: Option<&JsonObject>| match object {
-        Some(object) if kind != write.attributes.kind => context.kinds.convert(object, kind).map(Some),
-        object => Ok(object.cloned()),
+    let convert = |object: Option<&'w JsonObject>| match object {
+        Some(object) if kind != write.attributes.kind => context.kinds.convert(object, kind).map(Cow::Owned).map(Some),
+        object => Ok(object.map(Cow::Borrowed)),
     };
     Ok([convert(write.object.as_ref())?, convert(write.old_object)?])
 }
@@ -300,7 +301,7 @@ fn validate<'p>(policy: &'p Policy, run: &Run<'_>, namespace: Option<&JsonObject
         Err(error) => return failed_run(policy, error),
     };
     let mut result = RunResult { findings, ..RunResult::default() };
-    let unfiltered = namespace.map_or(Value::Null, |namespace| Value::Object(namespace.clone()));
+    let unfiltered = namespace.map_or(Value::Null, |namespace| Value::Object(whole_namespace(namespace)));
     let inputs = run.inputs(&unfiltered, false);
     let values = VariableValues::new(&policy.variables, &inputs, None, run.clock);
     let all = with_lazy(&inputs, &values);

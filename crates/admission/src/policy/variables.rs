@@ -1,5 +1,7 @@
 //! What expressions of a policy see: the variables of one run, and whether its match conditions hold.
 
+use std::rc::Rc;
+
 use api::json::JsonObject;
 use api::{GroupResource, Status};
 use k8s_cel::{Input, Value as CelValue};
@@ -10,7 +12,6 @@ use super::set::Policy;
 use crate::chain::{Clock, Context, Write};
 use crate::refusal::Refusal;
 use crate::webhook::matching::Invocation;
-use crate::webhook::review::request_value;
 use crate::webhook::{CONDITIONS_COST_MAX, CelAuthorizer, FailurePolicy, aggregate, resource_check};
 
 /// Cost of all expressions of one run: a policy with a binding and a param.
@@ -18,39 +19,42 @@ pub(super) const RUN_COST_MAX: u64 = 10_000_000;
 
 /// One run of a policy, with a binding and a param.
 pub(super) struct Run<'a> {
-    object: Value,
-    old_object: Value,
-    params: Value,
-    request: Value,
+    /// The new and the old one.
+    objects: [Option<&'a JsonObject>; 2],
+    params: Option<&'a JsonObject>,
+    request: Rc<Value>,
     /// The request as match conditions see it, with the resource of the request; `None` if that is the one that matched.
-    request_of_conditions: Option<Value>,
+    request_of_conditions: Option<Rc<Value>>,
     request_resource: k8s_cel::CheckAttributes,
     pub(super) authorizer: CelAuthorizer<'a>,
     pub(super) clock: Clock,
 }
 
 /// The namespace of a request, if its object is in one.
-pub(super) fn namespace_of(write: &Write<'_>, context: &Context<'_>) -> Result<Option<JsonObject>, Refusal> {
+pub(super) fn namespace_of<'c>(write: &Write<'_>, context: &'c Context<'_>) -> Result<Option<&'c JsonObject>, Refusal> {
     let attributes = &write.attributes;
     let is_namespace = attributes.kind.group.is_empty() && attributes.kind.kind == "Namespace";
     if attributes.namespace.is_empty() || is_namespace {
         return Ok(None);
     }
     let namespaces = GroupResource { group: "", resource: "namespaces" };
-    match context.namespace(attributes)?.cloned() {
-        // Expressions see no kind of built-in types.
-        Some(mut namespace) => {
-            namespace.remove("kind");
-            namespace.remove("apiVersion");
-            Ok(Some(namespace))
-        }
+    match context.namespace(attributes)? {
+        Some(namespace) => Ok(Some(namespace)),
         None => Err(Status::not_found(namespaces, attributes.namespace).into()),
     }
 }
 
+/// The namespace as expressions see it: without the kind, as objects of all built-in types.
+pub(super) fn whole_namespace(namespace: &JsonObject) -> JsonObject {
+    let mut shown = namespace.clone();
+    shown.remove("kind");
+    shown.remove("apiVersion");
+    shown
+}
+
 /// The namespace as validations see it.
 pub(super) fn shown_namespace(namespace: &JsonObject) -> JsonObject {
-    let mut shown = namespace.clone();
+    let mut shown = whole_namespace(namespace);
     let metadata = object::unstructured::metadata_mut(&mut shown);
     for hidden in ["managedFields", "ownerReferences", "selfLink"] {
         metadata.remove(hidden);
@@ -58,31 +62,29 @@ pub(super) fn shown_namespace(namespace: &JsonObject) -> JsonObject {
     shown
 }
 
-fn json(object: Option<&JsonObject>) -> Value {
-    object.map_or(Value::Null, |object| Value::Object(object.clone()))
+fn input(object: Option<&JsonObject>) -> Input<'_> {
+    object.map_or(Input::Json(&Value::Null), Input::Object)
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(
         write: &Write<'a>,
         invocation: &Invocation,
-        objects: [Option<&JsonObject>; 2],
-        param: Option<&JsonObject>,
+        objects: [Option<&'a JsonObject>; 2],
+        params: Option<&'a JsonObject>,
         context: &Context<'a>,
     ) -> Self {
-        let [object, old_object] = objects.map(json);
-        let mut request = request_value(&write.attributes, invocation);
+        let mut request = context.request_value(&write.attributes, &invocation.kind);
         let resource = invocation.resource.borrowed();
         let request_of_conditions = (resource != write.attributes.resource).then(|| request.clone());
         if request_of_conditions.is_some() {
-            request["resource"] = serde_json::json!({
+            Rc::make_mut(&mut request)["resource"] = serde_json::json!({
                 "group": resource.group, "version": resource.version, "resource": resource.resource,
             });
         }
         Self {
-            object,
-            old_object,
-            params: json(param),
+            objects,
+            params,
             request,
             request_of_conditions,
             request_resource: resource_check(&write.attributes),
@@ -104,9 +106,9 @@ impl<'a> Run<'a> {
     ) -> Vec<(&'r str, Input<'r>)> {
         let namespace = if namespace.is_null() { Input::Value(CelValue::Null) } else { Input::Json(namespace) };
         let mut inputs = vec![
-            ("object", Input::Json(&self.object)),
-            ("oldObject", Input::Json(&self.old_object)),
-            ("params", Input::Json(&self.params)),
+            ("object", input(self.objects[0])),
+            ("oldObject", input(self.objects[1])),
+            ("params", input(self.params)),
             ("request", Input::Json(request)),
             ("namespaceObject", namespace),
         ];

@@ -95,6 +95,45 @@ fn selectors_choose_by_labels_of_namespace_and_object() {
 }
 
 #[test]
+fn webhooks_that_cannot_match_are_no_candidates() {
+    let rules = |operation: &str, resource: &str| json!([{"operations": [operation], "apiGroups": ["x.y"], "apiVersions": ["v2"], "resources": [resource]}]);
+    let hook = |name: &str, part: Value| {
+        let mut full = json!({"name": name, "rules": rules("UPDATE", "widgets")});
+        full.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+        full
+    };
+    let by_label = |of: &str, key: &str, operator: &str, values: &[&str]| {
+        let selector = json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        json!({of: selector})
+    };
+    let hooks = [
+        hook("equivalent", json!({})),
+        hook("other operation", json!({"rules": rules("CREATE", "widgets")})),
+        hook("other resource", json!({"rules": rules("*", "gadgets")})),
+        hook("other subresource", json!({"rules": rules("*", "widgets/scale")})),
+        hook("several rules", json!({"rules": [rules("*", "*/*")[0].clone(), rules("UPDATE", "*")[0].clone()]})),
+        hook("label", by_label("objectSelector", "a", "In", &["b", "c"])),
+        hook("label present", by_label("objectSelector", "a", "Exists", &[])),
+        hook("label absent", by_label("objectSelector", "a", "DoesNotExist", &[])),
+        hook("other value", by_label("objectSelector", "a", "In", &["c"])),
+        hook("other label", by_label("objectSelector", "b", "Exists", &[])),
+        hook("old label", by_label("objectSelector", "old", "Exists", &[])),
+        hook("label of namespace", by_label("namespaceSelector", "env", "In", &["prod"])),
+        hook("other value of namespace", by_label("namespaceSelector", "env", "In", &["dev"])),
+    ];
+    let mut fixture = server(&[], &[configuration("c", &hooks)]);
+    let old = json!({"metadata": {"name": "w", "namespace": "n", "labels": {"old": ""}}});
+    let case = Case { old_object: Some(old), ..widget() };
+    let found =
+        ["equivalent", "several rules", "label", "label present", "label absent", "old label", "label of namespace"];
+    // What the namespace is not known to match stays a candidate, so that its error is found.
+    assert_eq!(fixture.candidates(&case), [&found[..], &["other value of namespace"]].concat());
+    let namespace = json!({"metadata": {"name": "n", "labels": {"env": "prod"}}});
+    fixture.objects = fixture.objects.with("namespaces", namespace);
+    assert_eq!(fixture.candidates(&case), found);
+}
+
+#[test]
 fn conditions_decide_and_fail_by_policy() {
     let hook = |policy: &str, expressions: &[&str]| {
         let conditions: Vec<Value> =

@@ -116,6 +116,28 @@ fn earlier_webhook_runs_again_after_later_change() {
     assert_eq!(names(&fixture), "only");
 }
 
+#[test]
+fn selectors_match_labels_as_earlier_webhooks_left_them() {
+    let hook = |name: &str, labels: Value| json!({"name": name, "objectSelector": {"matchLabels": labels}});
+    let hooks = [
+        hook("before", json!({"added": "x"})),
+        hook("changes", json!({"removed": "x"})),
+        hook("removed", json!({"removed": "x"})),
+        hook("added", json!({"added": "x"})),
+        hook("other", json!({"added": "y"})),
+    ];
+    let fixture = server(&[configuration("a", &hooks)], &[]);
+    let mut case = config_map();
+    case.object.as_mut().unwrap()["metadata"]["labels"] = json!({"removed": "x"});
+    let (result, _) = fixture.run(&case, &|name, _| {
+        let change = patch(json!([{"op": "replace", "path": "/metadata/labels", "value": {"added": "x"}}]));
+        Ok(if name == "changes" { change } else { allow() })
+    });
+    result.unwrap();
+    let called: Vec<String> = fixture.calls.take().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(called, ["changes", "added"]);
+}
+
 /// Checks the response to the client under both failure policies.
 fn check_failure(mutating: bool, response: Result<Value, CallFailure>, fail: &Expect, ignore: &Expect) {
     for (policy, expected) in [("Fail", fail), ("Ignore", ignore)] {
@@ -327,7 +349,7 @@ fn unchanged_configurations_are_not_compiled_again() {
             let read = &read;
             let read_configuration = move || {
                 read.borrow_mut().push(name);
-                Some(object(configuration(name, &[json!({"name": "w.x.y"})])))
+                Some(object(configuration(name, &[json!({"name": format!("{name}.x.y")})])))
             };
             ((name.into(), revision), read_configuration)
         };
@@ -337,10 +359,12 @@ fn unchanged_configurations_are_not_compiled_again() {
     let set = WebhookSet::default().update(states(&[("a", 1), ("b", 2)]), Vec::new(), release);
     let set = set.update(states(&[("a", 1), ("b", 3), ("c", 4)]), Vec::new(), release);
     assert_eq!(*read.borrow(), ["a", "b", "b", "c"]);
-    let names = |set: &WebhookSet| {
-        let candidates = set.candidates(crate::webhook::ConfigurationKind::Mutating, "pods");
-        candidates.into_iter().map(|(_, webhook)| webhook.configuration.clone()).collect::<Vec<_>>()
+    let called = |webhooks: WebhookSet| {
+        let fixture = Fixture { webhooks, ..Fixture::with_plugins(BOTH) };
+        fixture.run(&config_map(), &|_, _| Ok(allow())).0.unwrap();
+        fixture.calls.take().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
     };
-    assert_eq!(names(&set), ["a", "b", "c"]);
-    assert_eq!(names(&set.update(states(&[("c", 4)]), Vec::new(), release)), ["c"]);
+    let later = set.update(states(&[("c", 4)]), Vec::new(), release);
+    assert_eq!(called(set), ["a.x.y", "b.x.y", "c.x.y"]);
+    assert_eq!(called(later), ["c.x.y"]);
 }

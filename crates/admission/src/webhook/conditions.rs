@@ -71,14 +71,13 @@ pub(crate) fn evaluate(
     context: &Context<'_>,
 ) -> ConditionVerdict {
     let attributes = &write.attributes;
-    let request = super::review::request_value(attributes, invocation);
+    let request = context.request_value(attributes, &invocation.kind);
     let authorizer = CelAuthorizer { authorization: context.authorization, user: attributes.user };
     let resource_check = resource_check(attributes);
-    let input = |object: Option<&'_ JsonObject>| object.map_or(Value::Null, |object| Value::Object(object.clone()));
-    let [object, old_object] = objects.map(input);
+    let [object, old_object] = objects.map(|object| object.map_or(Input::Json(&Value::Null), Input::Object));
     let variables = [
-        ("object", Input::Json(&object)),
-        ("oldObject", Input::Json(&old_object)),
+        ("object", object),
+        ("oldObject", old_object),
         ("namespaceObject", Input::Json(&Value::Null)),
         ("request", Input::Json(&request)),
         ("authorizer", Input::Value(CelValue::authorizer())),

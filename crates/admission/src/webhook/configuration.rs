@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use super::conditions::{MatchCondition, compile_conditions};
 use super::selector::parse_label_selector;
+use crate::candidates::CandidateIndex;
+use crate::chain::{Context, Write};
 use crate::compiled::{StateId, reuse};
 
 /// The timeout of a webhook whose configuration has none, as Kubernetes' defaulting sets it.
@@ -159,10 +161,8 @@ pub struct WebhookSet {
 #[derive(Debug, Default)]
 struct WebhookList {
     webhooks: Vec<Arc<Webhook>>,
-    /// Positions of the webhooks with a rule for a resource, by the name of the resource.
-    by_resource: HashMap<String, Vec<usize>>,
-    /// Positions of the webhooks with a rule for all resources.
-    of_all_resources: Vec<usize>,
+    /// Positions of the webhooks.
+    index: CandidateIndex,
     /// All configurations, so that only what changed is compiled again.
     compiled: HashMap<StateId, Arc<Configuration>>,
 }
@@ -197,17 +197,20 @@ impl WebhookSet {
         self.mutating.webhooks.is_empty() && self.validating.webhooks.is_empty()
     }
 
-    /// The webhooks of a kind whose rules may match a resource, each with its position among all of the kind. Versions
-    /// and groups that share storage have the same name of the resource.
-    pub(crate) fn candidates(&self, kind: ConfigurationKind, resource: &str) -> Vec<(usize, &Arc<Webhook>)> {
+    /// The webhooks of a kind that can match a write, each with its position among all of the kind. `object` is the
+    /// object as mutated so far.
+    pub(crate) fn candidates(
+        &self,
+        kind: ConfigurationKind,
+        write: &Write<'_>,
+        object: Option<&JsonObject>,
+        context: &Context<'_>,
+    ) -> Vec<(usize, &Arc<Webhook>)> {
         let list = match kind {
             ConfigurationKind::Mutating => &self.mutating,
             ConfigurationKind::Validating => &self.validating,
         };
-        let named = list.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default();
-        let mut positions: Vec<usize> = named.iter().chain(&list.of_all_resources).copied().collect();
-        positions.sort_unstable();
-        positions.dedup();
+        let positions = list.index.find(write, object, context);
         positions.into_iter().map(|position| (position, &list.webhooks[position])).collect()
     }
 }
@@ -223,12 +226,7 @@ impl WebhookList {
         let webhooks = configurations.into_iter().flat_map(|configuration| &configuration.webhooks).cloned().collect();
         let mut list = Self { webhooks, compiled, ..Self::default() };
         for (position, webhook) in list.webhooks.iter().enumerate() {
-            for resource in webhook.criteria.rules.iter().flat_map(|rule| &rule.resources) {
-                match split_resource(resource) {
-                    ("*", _) => list.of_all_resources.push(position),
-                    (name, _) => list.by_resource.entry(name.to_owned()).or_default().push(position),
-                }
-            }
+            list.index.add(position, &webhook.criteria);
         }
         list
     }

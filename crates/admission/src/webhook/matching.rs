@@ -120,7 +120,7 @@ impl Rule {
         let has = |items: &[String], wanted: &str| items.iter().any(|item| item == "*" || item == wanted);
         (self.names.is_empty() || self.names.iter().any(|name| name == attributes.name))
             && self.matches_scope(attributes, resource)
-            && has(&self.operations, attributes.operation.as_str())
+            && self.has_operation(attributes.operation)
             && has(&self.groups, resource.group)
             && has(&self.versions, resource.version)
             && self.resources.iter().any(|item| {
@@ -128,6 +128,10 @@ impl Rule {
                 (name == "*" || name == resource.resource)
                     && (subresource == "*" || subresource == attributes.subresource)
             })
+    }
+
+    pub(crate) fn has_operation(&self, operation: Operation) -> bool {
+        self.operations.iter().any(|item| item == "*" || item == operation.as_str())
     }
 
     fn matches_scope(&self, attributes: &Attributes<'_>, resource: GroupVersionResource<&str>) -> bool {
@@ -148,22 +152,38 @@ fn matches_namespace(
     object: Option<&JsonObject>,
     context: &Context<'_>,
 ) -> Result<bool, Refusal> {
-    let attributes = &write.attributes;
-    let is_namespaces = attributes.resource.resource == "namespaces";
-    if attributes.namespace.is_empty() && !is_namespaces {
+    if is_outside_namespaces(&write.attributes) {
         return Ok(true);
     }
-    let selector = match &criteria.namespace_selector {
-        Err(error) => return Err(Refusal::internal(error)),
-        Ok(selector) if selector.is_empty() => return Ok(true),
-        Ok(selector) => selector,
-    };
+    match &criteria.namespace_selector {
+        Err(error) => Err(Refusal::internal(error)),
+        Ok(selector) if selector.is_empty() => Ok(true),
+        Ok(selector) => {
+            let namespace = selected_namespace(write, object, context)?;
+            Ok(namespace.is_some_and(|namespace| matches_labels(selector, namespace)))
+        }
+    }
+}
+
+/// True for a write that every namespace selector matches.
+pub(crate) fn is_outside_namespaces(attributes: &Attributes<'_>) -> bool {
+    attributes.namespace.is_empty() && attributes.resource.resource != "namespaces"
+}
+
+/// The namespace whose labels namespace selectors match: that of the object, or the object itself; `None` if no selector
+/// that has requirements matches.
+pub(crate) fn selected_namespace<'a>(
+    write: &'a Write<'_>,
+    object: Option<&'a JsonObject>,
+    context: &'a Context<'_>,
+) -> Result<Option<&'a JsonObject>, Refusal> {
+    let attributes = &write.attributes;
     let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
-    if is_namespaces && attributes.subresource.is_empty() && is_written {
-        return Ok(object.is_some_and(|object| matches_labels(selector, object)));
+    if attributes.resource.resource == "namespaces" && attributes.subresource.is_empty() && is_written {
+        return Ok(object);
     }
     match context.namespace(attributes)? {
-        Some(namespace) => Ok(matches_labels(selector, namespace)),
+        Some(namespace) => Ok(Some(namespace)),
         None => Err(Status::not_found(NAMESPACES, attributes.namespace).into()),
     }
 }

@@ -27,6 +27,8 @@ struct VersionedObjects {
     object: Option<JsonObject>,
     old_object: Option<JsonObject>,
     is_patched: bool,
+    /// Set when the object is converted or patched.
+    is_replaced: bool,
 }
 
 /// Runs the matching webhooks of one round on the object.
@@ -35,8 +37,10 @@ pub(crate) fn dispatch(
     context: &Context<'_>,
     reinvocation: &mut Reinvocation,
 ) -> Result<(), Interruption> {
-    let resource = write.attributes.resource.resource;
-    let candidates = context.webhooks.candidates(ConfigurationKind::Mutating, resource);
+    let candidates_for = |write: &Write<'_>, object: Option<&JsonObject>| {
+        context.webhooks.candidates(ConfigurationKind::Mutating, write, object, context)
+    };
+    let mut candidates = candidates_for(write, write.object.as_ref());
     if candidates.is_empty() || matching::is_exempt(&write.attributes) {
         return Ok(());
     }
@@ -47,7 +51,16 @@ pub(crate) fn dispatch(
         (Some(_), None) | (None, Some(_)) => true,
     });
     let mut versioned: Option<VersionedObjects> = None;
-    for (index, webhook) in candidates {
+    let mut next = 0;
+    loop {
+        // The webhooks that follow are for the labels that the object has now.
+        if let Some(versioned) = versioned.as_mut().filter(|versioned| versioned.is_replaced) {
+            versioned.is_replaced = false;
+            candidates = candidates_for(write, versioned.object.as_ref());
+        }
+        let at = candidates.partition_point(|(index, _)| *index < next);
+        let Some(&(index, webhook)) = candidates.get(at) else { break };
+        next = index + 1;
         let object = versioned.as_ref().map_or(write.object.as_ref(), |versioned| versioned.object.as_ref());
         let found = matching::find_invocation(&webhook.criteria, write, object, context);
         let Some(invocation) = found.map_err(|refusal| write.refused(refusal))? else { continue };
@@ -96,7 +109,8 @@ impl VersionedObjects {
             object => Ok(object),
         };
         let (object, old_object) = (convert(object)?, convert(old_object)?);
-        Ok(Self { kind: invocation.kind.clone(), object, old_object, is_patched })
+        let is_replaced = from != invocation.kind;
+        Ok(Self { kind: invocation.kind.clone(), object, old_object, is_patched, is_replaced })
     }
 
     fn both(&self) -> [Option<&JsonObject>; 2] {
@@ -245,5 +259,6 @@ fn apply_patch(
     let is_changed = !context.kinds.is_equal(object, &patched, kind);
     objects.object = Some(patched);
     objects.is_patched = true;
+    objects.is_replaced = true;
     Ok(is_changed)
 }

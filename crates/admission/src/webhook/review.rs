@@ -1,6 +1,7 @@
 //! The AdmissionReview that is sent to a webhook.
 
 use access::user::UserInfo;
+use api::GroupVersionKind;
 use api::json::{JsonObject, to_go_json};
 use serde::Serialize;
 use serde_json::Value;
@@ -122,9 +123,9 @@ pub(crate) fn review(
 }
 
 /// The `request` variable of expressions: the request of a review without uid and objects.
-pub(crate) fn request_value(attributes: &Attributes<'_>, invocation: &Invocation) -> Value {
+pub(crate) fn request_value(attributes: &Attributes<'_>, kind: &GroupVersionKind) -> Value {
     // Expressions see the resource of the request, but the kind of the rule that matched.
-    let invocation = Invocation { resource: attributes.resource.owned(), kind: invocation.kind.clone() };
+    let invocation = Invocation { resource: attributes.resource.owned(), kind: kind.clone() };
     let mut value = serde_json::to_value(request(attributes, &invocation, [None, None])).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         for name in ["uid", "object", "oldObject"] {

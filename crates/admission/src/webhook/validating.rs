@@ -15,8 +15,8 @@ const FAILED_OPEN_ANNOTATION: &str = "failed-open.validating.webhook.admission.k
 
 /// Calls the matching webhooks. Of several refusals the client gets that of the first webhook in order.
 pub(crate) fn dispatch(write: &mut Write<'_>, context: &Context<'_>) -> Result<(), Interruption> {
-    let resource = write.attributes.resource.resource;
-    let candidates = context.webhooks.candidates(ConfigurationKind::Validating, resource);
+    let object = write.object.as_ref();
+    let candidates = context.webhooks.candidates(ConfigurationKind::Validating, write, object, context);
     if candidates.is_empty() || matching::is_exempt(&write.attributes) {
         return Ok(());
     }

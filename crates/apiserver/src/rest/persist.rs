@@ -56,23 +56,13 @@ impl ExecutionTracker {
                 | WriteError::Store(_)
                 | WriteError::ConditionChanged { .. }
                 | WriteError::CompanionChanged { .. }
+                | WriteError::ComputationRefused
                 | WriteError::TooManyConflicts,
             ) => false,
         };
         if is_executed {
             self.is_executed.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Ends the turns of the request. After a commit the next request decides on what this one wrote.
-    fn end_turns<E>(&self, written: &Result<WriteOutcome, WriteError<E>>) {
-        let (put_at, changed_at) = match written {
-            Ok(WriteOutcome::Put(stored)) => (Some(Revision(stored.revision)), Some(Revision(stored.revision))),
-            Ok(WriteOutcome::Deleted(revision)) => (None, Some(*revision)),
-            Ok(WriteOutcome::Unchanged) | Err(_) => (None, None),
-        };
-        self.quota.end_turn(put_at);
-        self.allocation.end_turn(changed_at);
     }
 
     pub(super) fn is_executed(&self) -> bool {
@@ -183,11 +173,18 @@ impl RequestContext<'_> {
                     let _ = registry.cache().wait_for_revision(*as_of, COMPANION_WAIT_MAX.min(remaining)).await;
                     !remaining.is_zero()
                 }
+                Err(WriteError::ComputationRefused) => {
+                    companion_rounds += 1;
+                    match self.resolve_uncharged().await {
+                        Ok(()) => self.deadline > tokio::time::Instant::now(),
+                        Err(status) => break Err(WriteError::Refused(status)),
+                    }
+                }
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {
                     rounds += 1;
                     // A request never waits for another turn while it has that of a quota: turns do not deadlock.
-                    self.execution.quota.end_turn(None);
+                    self.execution.quota.end_turn();
                     Box::pin(self.resolve_refusal(resource)).await.map_err(WriteError::Refused)?
                 }
                 // The storage version of a custom resource is about to be published.
@@ -207,9 +204,20 @@ impl RequestContext<'_> {
             self.execution.definition_changed_at.store(as_of.0, Ordering::Relaxed);
         }
         self.admission.observe_checks(self.server);
-        self.execution.end_turns(&written);
+        self.end_turns(&written);
         self.execution.record_outcome(&written);
         written
+    }
+
+    /// Ends the turns of the request. After a commit the next request decides on what this one wrote.
+    fn end_turns(self, written: &Result<WriteOutcome, WriteError<Status>>) {
+        let (put_at, changed_at) = match written {
+            Ok(WriteOutcome::Put(stored)) => (Some(Revision(stored.revision)), Some(Revision(stored.revision))),
+            Ok(WriteOutcome::Deleted(revision)) => (None, Some(*revision)),
+            Ok(WriteOutcome::Unchanged) | Err(_) => (None, None),
+        };
+        self.end_charges(put_at);
+        self.execution.allocation.end_turn(changed_at);
     }
 
     /// The condition that the webhooks and policies of the cache are those in force.

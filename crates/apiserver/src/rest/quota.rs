@@ -1,79 +1,51 @@
 //! ResourceQuota: charges the quotas of a namespace in the transaction that writes the object.
 //!
-//! Writes that quotas of one namespace cover take turns on a server, so that they do not race for the quota's key. All
-//! else is decided before the turn, which lasts from the check to the commit. A turn remembers what this server wrote
-//! last, so that the next write need not wait for the cache. A quota that another writer changed is compared with what
-//! exists, in a cache that has reached the quota's revision.
+//! A store that computes operations charges the quota as the transaction before left it, so that many writes share a commit.
+//! Otherwise writes that quotas of one namespace cover take turns on a server, from the check to the commit. In both ways
+//! all else is decided before, and a server remembers the quotas as it charged them: the next write need not wait for the
+//! cache. A quota that another writer changed is compared with what exists, in a cache that has reached the quota's
+//! revision.
 //!
 //! A server may not have seen a new quota yet. So the write of a quota's spec also writes the
 //! namespace, unchanged: every create compares the revision of its namespace, and is decided again with the quota.
 
-use std::collections::HashMap;
+mod ledger;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::admission::Operation;
-use ::admission::quota::{self, Evaluator, QuotaState, QuotaWrite};
+use ::admission::quota;
+use ::admission::{Operation, Refusal};
 use api::json::JsonObject;
-use api::{GroupVersionResource, Status};
+use api::{GroupResource, GroupVersionResource, Status};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use object::StoredObject;
 use parking_lot::Mutex;
-use registry::{CachedValue, CompanionResource, CompanionWrite, DecidedWrite, WriteCompletion, WriteDecision};
+use registry::{
+    CachedValue, CompanionResource, CompanionWrite, ComputedWrites, DecidedWrite, WriteCompletion, WriteDecision,
+};
 use store::{Key, Revision};
 use tokio::sync::OwnedMutexGuard;
 
+use self::ledger::{Charge, ChargeOutcome, ComputedCharge, KnownQuota, QuotaCheck, Uncharged};
 use super::RequestContext;
 use super::companions::FoundCompanion;
 use crate::object_codec;
 use crate::resource::Resource;
 
+pub(crate) use self::ledger::QuotaLedger;
+
 const QUOTAS: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "resourcequotas" };
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
-/// Namespaces whose turns are kept; those that no request uses are dropped above this.
-const NAMESPACES_MAX: usize = 1024;
 /// How long a decision waits for the cache to reach the revision of a quota.
 const CACHE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How often a write is checked: once on what this server knows, then after waits for the cache.
+/// How often a write is checked in a turn: once on what this server knows, then after waits for the cache.
 const CHECKS_MAX: usize = 16;
 
-/// The turns of all namespaces of this server.
-#[derive(Debug, Default)]
-pub(crate) struct QuotaTurns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<OwnQuotas>>>>);
-
-/// The quotas of a namespace as this server wrote them last.
-type OwnQuotas = HashMap<Key, OwnQuota>;
-
-/// A quota as this server wrote it last.
-#[derive(Clone, Debug)]
-struct OwnQuota {
-    stored: StoredObject,
-    /// Groups and resources whose usage this server has compared with what exists, and has charged in every version of
-    /// the quota since then.
-    verified: Vec<(String, String)>,
-}
-
-/// A quota to decide on.
-struct NewestQuota {
-    stored: StoredObject,
-    /// As in [`OwnQuota`]; empty if another writer wrote the quota.
-    verified: Vec<(String, String)>,
-}
-
-impl QuotaTurns {
-    fn of(&self, namespace: &str) -> Arc<tokio::sync::Mutex<OwnQuotas>> {
-        let mut turns = self.0.lock();
-        if turns.len() >= NAMESPACES_MAX {
-            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        }
-        turns.entry(namespace.to_owned()).or_default().clone()
-    }
-}
-
-/// What one request has to do with quotas.
+/// The charges of a request.
 #[derive(Debug, Default)]
 pub(super) struct QuotaCharges {
     state: Mutex<ChargeState>,
@@ -81,69 +53,51 @@ pub(super) struct QuotaCharges {
 
 #[derive(Debug, Default)]
 struct ChargeState {
-    turn: Option<OwnedMutexGuard<OwnQuotas>>,
+    /// Held from the check to the commit.
+    turn: Option<OwnedMutexGuard<()>>,
     /// What is to be charged for the decision that is being made.
-    pending: Option<PendingCharge>,
-    /// The charges of the decision that is being made.
-    charged: Vec<Charge>,
-}
-
-/// A write that quotas may cover, decided but for them.
-#[derive(Clone, Debug)]
-struct PendingCharge {
-    operation: Operation,
-    new: JsonObject,
-    old: Option<JsonObject>,
-}
-
-/// A charged quota of a decision.
-#[derive(Clone, Debug)]
-struct Charge {
-    key: Key,
-    value: bytes::Bytes,
-    verified: Vec<(String, String)>,
-}
-
-/// Why a check of quotas has no result.
-enum Unchecked {
-    /// The cache must reach the revision of a quota first.
-    Behind(Revision),
-    /// `true`: the refusal counts only in a view that has caught up with the store.
-    Refused(Status, bool),
-}
-
-impl From<Status> for Unchecked {
-    fn from(status: Status) -> Self {
-        Self::Refused(status, false)
-    }
+    pending: Option<QuotaCheck>,
+    /// The charges of the decision that is being made in a turn.
+    charged: Option<(QuotaCheck, Vec<Charge>)>,
+    /// The charge that the transaction of the decision computes.
+    computed: Option<Arc<ComputedCharge>>,
+    /// True once a refusal counts, because what exists was counted in a cache that had caught up with the store.
+    is_view_current: bool,
 }
 
 impl QuotaCharges {
     pub(super) fn begin_decision(&self) {
         let mut state = self.state.lock();
-        state.charged.clear();
+        state.charged = None;
         state.pending = None;
+        state.computed = None;
     }
 
-    /// Ends the turn. After a commit the next request decides on what it wrote.
-    pub(super) fn end_turn(&self, committed: Option<Revision>) {
+    /// Ends the turn of a request that did not write.
+    pub(super) fn end_turn(&self) {
         let mut state = self.state.lock();
-        let charged = std::mem::take(&mut state.charged);
-        let Some(mut turn) = state.turn.take() else { return };
-        let Some(revision) = committed else { return };
-        for Charge { key, value, verified } in charged {
-            if let Ok(stored) = StoredObject::from_storage(&value, revision.0) {
-                turn.insert(key, OwnQuota { stored, verified });
-            }
-        }
+        state.charged = None;
+        state.turn = None;
     }
 }
 
 impl WriteCompletion<Status> for RequestContext<'_> {
     fn complete<'a>(&'a self, decided: &'a mut DecidedWrite) -> Option<BoxFuture<'a, Result<(), Status>>> {
-        let pending = self.execution.quota.state.lock().pending.take()?;
-        let is_put = matches!(decided.decision, WriteDecision::Put { .. });
-        is_put.then(|| self.charge(pending, &mut decided.companions).boxed())
+        let check = self.execution.quota.state.lock().pending.take()?;
+        if !matches!(decided.decision, WriteDecision::Put { .. }) {
+            return None;
+        }
+        if !self.server.registry.computes_writes() {
+            return Some(self.charge_in_turn(check, &mut decided.companions).boxed());
+        }
+        let prepared = self.prepare_computed(check);
+        prepared.err().map(|status| std::future::ready(Err(status)).boxed())
+    }
+
+    fn computed(&self) -> Option<ComputedWrites> {
+        let ops = self.execution.quota.state.lock().computed.clone()?;
+        let resource = companion_resource(&ops.check.quotas);
+        Some(ComputedWrites { ops, resource })
     }
 
     fn is_write_repeated(&self) -> bool {
@@ -152,11 +106,54 @@ impl WriteCompletion<Status> for RequestContext<'_> {
 }
 
 impl RequestContext<'_> {
+    fn prepare_computed(self, check: QuotaCheck) -> Result<(), Status> {
+        let keys = self.learn_quotas(&check)?;
+        let namespace = self.server.quota_ledger.of(self.namespace());
+        let computed = ComputedCharge { check, namespace, keys, outcome: Mutex::default() };
+        self.execution.quota.state.lock().computed = Some(Arc::new(computed));
+        Ok(())
+    }
+
+    /// Prepares another attempt of a write whose charge was not computed. The Status of a refusal that counts.
+    pub(super) async fn resolve_uncharged(self) -> Result<(), Status> {
+        let uncomputed = || Status::internal_error("the charge of a quota could not be computed");
+        let charge = self.execution.quota.state.lock().computed.take().ok_or_else(uncomputed)?;
+        let outcome = charge.outcome.lock().take();
+        let Some(ChargeOutcome { result: Err(uncharged), elapsed }) = outcome else { return Err(uncomputed()) };
+        let refusal = match uncharged {
+            Uncharged::Behind(revision) => return self.wait_for_cache(revision).await,
+            Uncharged::Failed(status) => return Err(status),
+            Uncharged::Refused(refusal) => refusal,
+        };
+        if !std::mem::replace(&mut self.execution.quota.state.lock().is_view_current, true) {
+            for quota in charge.namespace.known.lock().0.values_mut() {
+                quota.forget_counted(&charge.check.resource);
+            }
+            return self.catch_up_for_quotas().await;
+        }
+        self.server.admission.observe_plugin("ResourceQuota", charge.check.operation, true, elapsed);
+        Err(self.quota_refusal(refusal, &charge.check.new))
+    }
+
+    /// Ends the turn of a request that wrote, or did not. The next one decides on what this one wrote.
+    pub(super) fn end_charges(self, put_at: Option<Revision>) {
+        let mut state = self.execution.quota.state.lock();
+        if let (Some((check, charges)), Some(revision)) = (state.charged.take(), put_at) {
+            self.server.quota_ledger.of(self.namespace()).known.lock().record(&charges, &check.resource, revision);
+        }
+        state.turn = None;
+        if let (Some(charge), Some(_)) = (state.computed.take(), put_at)
+            && let Some(ChargeOutcome { elapsed, .. }) = charge.outcome.lock().take()
+        {
+            self.server.admission.observe_plugin("ResourceQuota", charge.check.operation, false, elapsed);
+        }
+    }
+
     async fn take_turn(self) -> Result<(), Status> {
         if self.execution.quota.state.lock().turn.is_some() {
             return Ok(());
         }
-        let turn = self.server.quota_turns.of(self.namespace()).lock_owned();
+        let turn = self.server.quota_ledger.of(self.namespace()).turn.clone().lock_owned();
         let turn = tokio::time::timeout_at(self.deadline, turn).await;
         let turn = turn.map_err(|_| Status::internal_error("resource quota evaluation timed out"))?;
         self.execution.quota.state.lock().turn = Some(turn);
@@ -164,41 +161,50 @@ impl RequestContext<'_> {
     }
 
     /// Takes a turn, checks the write and adds the charged quotas to its transaction.
-    async fn charge(self, pending: PendingCharge, companions: &mut Vec<CompanionWrite>) -> Result<(), Status> {
-        let PendingCharge { operation, new, old } = &pending;
-        let registry = &self.server.registry;
+    async fn charge_in_turn(self, check: QuotaCheck, companions: &mut Vec<CompanionWrite>) -> Result<(), Status> {
         let mut is_current = false;
         for _ in 0..CHECKS_MAX {
             self.take_turn().await?;
             let started = Instant::now();
-            match self.check_quotas(new, old.as_ref()) {
+            match self.charge_known(&check) {
                 Ok(charges) => {
-                    self.observe_quota(*operation, false, started);
-                    let charged = charges.iter().map(|(charge, _)| charge.clone()).collect();
-                    self.execution.quota.state.lock().charged = charged;
-                    companions.extend(charges.into_iter().map(|(_, write)| write));
+                    self.observe_quota(check.operation, false, started);
+                    companions.extend(charges.iter().map(|charge| companion_write(charge, &check.quotas)));
+                    self.execution.quota.state.lock().charged = Some((check, charges));
                     return Ok(());
                 }
-                Err(Unchecked::Behind(revision)) => {
-                    if !matches!(registry.cache().wait_for_revision(revision, CACHE_WAIT_MAX).await, Ok(true)) {
-                        return Err(behind());
-                    }
-                }
-                Err(Unchecked::Refused(_, true)) if !is_current => {
-                    self.execution.quota.end_turn(None);
-                    if !matches!(registry.catch_up_with_store().await, Ok(true)) {
-                        return Err(behind());
-                    }
+                Err(Uncharged::Behind(revision)) => self.wait_for_cache(revision).await?,
+                Err(Uncharged::Refused(_)) if !is_current => {
+                    self.execution.quota.end_turn();
+                    self.catch_up_for_quotas().await?;
                     is_current = true;
                 }
-                Err(Unchecked::Refused(status, _)) => {
-                    self.observe_quota(*operation, true, started);
-                    self.execution.quota.end_turn(None);
+                Err(Uncharged::Refused(refusal)) => {
+                    self.observe_quota(check.operation, true, started);
+                    self.execution.quota.end_turn();
+                    return Err(self.quota_refusal(refusal, &check.new));
+                }
+                Err(Uncharged::Failed(status)) => {
+                    self.execution.quota.end_turn();
                     return Err(status);
                 }
             }
         }
         Err(Status::service_unavailable("the quota of the namespace was changed in every attempt").with_retry_after(1))
+    }
+
+    async fn wait_for_cache(self, revision: Revision) -> Result<(), Status> {
+        match self.server.registry.cache().wait_for_revision(revision, CACHE_WAIT_MAX).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(behind()),
+        }
+    }
+
+    async fn catch_up_for_quotas(self) -> Result<(), Status> {
+        match self.server.registry.catch_up_with_store().await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(behind()),
+        }
     }
 
     /// Prepares the charge of a write that quotas may cover. A dry run is checked at once, and charges nothing.
@@ -222,110 +228,88 @@ impl RequestContext<'_> {
             self.announce_quota(new, old)?;
         }
         let gates = &server.feature_gates;
-        let Some(evaluator) = Evaluator::of(&target.group, &target.resource, gates) else { return Ok(()) };
-        if !evaluator.handles(operation, &target.subresource, new, old, gates) {
+        let evaluator = quota::Evaluator::of(&target.group, &target.resource, gates);
+        if !evaluator.is_some_and(|it| it.handles(operation, &target.subresource, new, old, gates)) {
             return Ok(());
         }
         let Some(quotas) = server.resolve(QUOTAS) else { return Ok(()) };
         if !has_entries(&quotas, self.namespace()) && server.admission.limited_resources().is_empty() {
             return Ok(());
         }
+        let check = QuotaCheck {
+            operation,
+            resource: GroupResource { group: (*target.group).into(), resource: (*target.resource).into() },
+            subresource: target.subresource.to_string(),
+            new: new.clone(),
+            old: old.cloned(),
+            gates: gates.clone(),
+            limited: server.admission.limited_resources().to_vec(),
+            quotas,
+        };
         if !is_dry_run {
-            let pending = PendingCharge { operation, new: new.clone(), old: old.cloned() };
-            self.execution.quota.state.lock().pending = Some(pending);
+            self.execution.quota.state.lock().pending = Some(check);
             return Ok(());
         }
-        match self.check_quotas(new, old) {
+        match self.charge_known(&check) {
             Ok(_) => Ok(()),
             // A dry run counts in a current view only: see `AdmissionSession::run`.
-            Err(Unchecked::Behind(_)) => Err(behind()),
-            Err(Unchecked::Refused(status, _)) => Err(status),
+            Err(Uncharged::Behind(_)) => Err(behind()),
+            Err(Uncharged::Refused(refusal)) => Err(self.quota_refusal(refusal, new)),
+            Err(Uncharged::Failed(status)) => Err(status),
         }
     }
 
     /// Checks a create whose name is taken: like kube-apiserver, quotas refuse it first. The refusal counts in a current
     /// view.
     pub(super) fn check_quotas_of_taken_name(self) -> Result<(), Status> {
-        let Some(pending) = self.execution.quota.state.lock().pending.take() else { return Ok(()) };
-        match self.check_quotas(&pending.new, pending.old.as_ref()) {
-            Ok(_) | Err(Unchecked::Behind(_)) => Ok(()),
-            Err(Unchecked::Refused(status, _)) => {
-                self.admission.record_refusal(&status.message);
-                Err(status)
-            }
-        }
+        let Some(check) = self.execution.quota.state.lock().pending.take() else { return Ok(()) };
+        let status = match self.charge_known(&check) {
+            Ok(_) | Err(Uncharged::Behind(_)) => return Ok(()),
+            Err(Uncharged::Refused(refusal)) => self.quota_refusal(refusal, &check.new),
+            Err(Uncharged::Failed(status)) => status,
+        };
+        self.admission.record_refusal(&status.message);
+        Err(status)
     }
 
-    /// Checks a write against the quotas of its namespace. Returns the charged ones.
-    fn check_quotas(
-        self,
-        new: &JsonObject,
-        old: Option<&JsonObject>,
-    ) -> Result<Vec<(Charge, CompanionWrite)>, Unchecked> {
-        let (server, target) = (self.server, self.target);
-        let gates = &server.feature_gates;
-        let limited = server.admission.limited_resources();
-        let (Some(evaluator), Some(quotas)) =
-            (Evaluator::of(&target.group, &target.resource, gates), server.resolve(QUOTAS))
-        else {
-            return Ok(Vec::new());
-        };
-        let cached = entries(&quotas, self.namespace());
-        let mut found = Vec::with_capacity(cached.len());
-        let mut states = Vec::with_capacity(cached.len());
-        for (key, stored) in cached {
-            let newest = self.newest(&key, stored);
-            states.push(self.quota_state(&evaluator, &quotas, &newest)?);
-            found.push((key, newest));
-        }
-        let write = QuotaWrite {
-            evaluator: &evaluator,
-            resource: (&target.group, &target.resource),
-            subresource: &target.subresource,
-            new,
-            old,
-        };
-        let charged = quota::check(write, &states, limited, gates)
-            .map_err(|refusal| Unchecked::Refused(self.quota_refusal(refusal, new), true))?;
-        let mut charges = Vec::new();
-        for (((key, newest), state), quota) in found.into_iter().zip(&states).zip(charged) {
-            let Some(quota) = quota else { continue };
-            let mut verified = newest.verified;
-            if state.existing.is_some() {
-                verified.push((target.group.to_string(), target.resource.to_string()));
-            }
-            let value = object_codec::encode_for_storage(quota, &quotas)?;
-            let write = CompanionWrite {
-                key: key.clone(),
-                expected_revision: Some(Revision(newest.stored.revision)),
-                decision: WriteDecision::Put { value: value.clone(), ttl: None },
-                resource: Some(companion_resource(&quotas)),
+    /// Checks a write against the quotas of its namespace as this server knows them.
+    fn charge_known(self, check: &QuotaCheck) -> Result<Vec<Charge>, Uncharged> {
+        let keys = self.learn_quotas(check).map_err(Uncharged::Failed)?;
+        let namespace = self.server.quota_ledger.of(self.namespace());
+        check.charge(keys.iter(), &namespace.known.lock())
+    }
+
+    /// Learns what the cache knows of the quotas of the namespace, and counts what exists of the resource unless the
+    /// charges of this server include it. Returns the keys of the quotas.
+    fn learn_quotas(self, check: &QuotaCheck) -> Result<Vec<Key>, Status> {
+        let namespace = self.server.quota_ledger.of(self.namespace());
+        let mut keys = Vec::new();
+        for (key, stored) in entries(&check.quotas, self.namespace()) {
+            let revision = Revision(stored.revision);
+            let (since, uncounted) = {
+                let mut known = namespace.known.lock();
+                if known.0.get(&key).is_none_or(|known| known.revision < revision) {
+                    let quota = object_codec::decode_served(&stored, &check.quotas)?;
+                    known.0.insert(key.clone(), KnownQuota::of_other_writer(quota, revision));
+                }
+                let known = &known.0[&key];
+                (known.since, (!known.has_usage(&check.resource)).then(|| known.quota.clone()))
             };
-            charges.push((Charge { key, value, verified }, write));
+            // Objects may be in the cache a moment later than a quota that another writer charged with them.
+            if let Some(quota) = uncounted
+                && self.server.registry.cache().applied_revision() >= since
+                && let Some(counted) = self.count_existing(check, &quota)?
+                && let Some(known) = namespace.known.lock().0.get_mut(&key).filter(|known| known.since == since)
+            {
+                known.set_counted(&check.resource, counted);
+            }
+            keys.push(key);
         }
-        Ok(charges)
+        Ok(keys)
     }
 
     fn observe_quota(self, operation: Operation, is_refused: bool, started: Instant) {
         self.server.admission.observe_plugin("ResourceQuota", operation, is_refused, started.elapsed());
-    }
-
-    /// A quota with what exists, unless its status is known to include that.
-    fn quota_state(
-        self,
-        evaluator: &Evaluator<'_>,
-        quotas: &Resource,
-        newest: &NewestQuota,
-    ) -> Result<QuotaState, Unchecked> {
-        let target = self.target;
-        let quota = object_codec::decode_served(&newest.stored, quotas)?;
-        let is_verified =
-            newest.verified.iter().any(|(group, name)| *group == target.group && *name == target.resource);
-        let existing = match is_verified || evaluator.matching(&quota::limits(&quota)).is_empty() {
-            true => None,
-            false => Some(self.existing(evaluator, &quota, Revision(newest.stored.revision))?),
-        };
-        Ok(QuotaState { quota, existing })
     }
 
     /// Writes the namespace together with the spec of a quota, so that creates which were decided without it conflict.
@@ -350,10 +334,10 @@ impl RequestContext<'_> {
         Ok(())
     }
 
-    fn quota_refusal(self, refusal: ::admission::Refusal, new: &JsonObject) -> Status {
+    fn quota_refusal(self, refusal: Refusal, new: &JsonObject) -> Status {
         match refusal {
-            ::admission::Refusal::Status(status) => *status,
-            ::admission::Refusal::Forbidden(text) => {
+            Refusal::Status(status) => *status,
+            Refusal::Forbidden(text) => {
                 let name = match &*self.target.name {
                     "" => object::unstructured::metadata_string(new, "name"),
                     name => name,
@@ -363,36 +347,29 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The newest state of a quota that this server knows: of the cache, or as this server wrote it later.
-    fn newest(self, key: &Key, cached: StoredObject) -> NewestQuota {
-        let state = self.execution.quota.state.lock();
-        match state.turn.as_ref().and_then(|turn| turn.get(key)) {
-            Some(own) if own.stored.revision >= cached.revision => {
-                NewestQuota { stored: own.stored.clone(), verified: own.verified.clone() }
-            }
-            Some(_) | None => NewestQuota { stored: cached, verified: Vec::new() },
-        }
-    }
-
-    /// What the objects of the resource use of a quota, in a cache that has reached the quota's revision.
-    fn existing(
-        self,
-        evaluator: &Evaluator<'_>,
-        quota: &JsonObject,
-        revision: Revision,
-    ) -> Result<quota::ResourceList, Unchecked> {
-        if self.server.registry.cache().applied_revision() < revision {
-            return Err(Unchecked::Behind(revision));
+    /// What the objects of the resource in the cache use of a quota; `None` if the quota does not limit it.
+    fn count_existing(self, check: &QuotaCheck, quota: &JsonObject) -> Result<Option<quota::ResourceList>, Status> {
+        let Some(evaluator) = check.evaluator() else { return Ok(None) };
+        if evaluator.matching(&quota::limits(quota)).is_empty() {
+            return Ok(None);
         }
         let resource: &Resource = self.resource;
-        let gates = &self.server.feature_gates;
         let stored = entries(resource, self.namespace());
         if evaluator.only_counts() {
-            return Ok(quota::count(evaluator, quota, stored.len()));
+            return Ok(Some(quota::count(&evaluator, quota, stored.len())));
         }
         let decoded = stored.iter().map(|(_, stored)| object_codec::decode_served(stored, resource));
         let objects = decoded.collect::<Result<Vec<_>, _>>()?;
-        Ok(quota::measure(evaluator, quota, &objects, gates, super::current_time()))
+        Ok(Some(quota::measure(&evaluator, quota, &objects, &check.gates, super::current_time())))
+    }
+}
+
+fn companion_write(charge: &Charge, quotas: &Resource) -> CompanionWrite {
+    CompanionWrite {
+        key: charge.key.clone(),
+        expected_revision: Some(charge.expected_revision),
+        decision: WriteDecision::Put { value: charge.value.clone(), ttl: None },
+        resource: Some(companion_resource(quotas)),
     }
 }
 

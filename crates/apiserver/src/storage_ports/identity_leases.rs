@@ -74,6 +74,7 @@ impl IdentityLeases {
             WriteError::Store(error) => unavailable(error),
             WriteError::ConditionChanged { .. }
             | WriteError::CompanionChanged { .. }
+            | WriteError::ComputationRefused
             | WriteError::TooManyConflicts => PortError::Conflict,
         })
     }

@@ -1,12 +1,13 @@
 //! The operations inside a SQLite write transaction.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::sqlite::schema::{LogPosition, OPS_MAX};
 use crate::sqlite::snapshot::{self, latest_position, read_entry};
-use crate::{Compare, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
+use crate::{Compare, ComputedOps, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
 /// The state after all jobs of this commit so far.
 #[derive(Debug)]
@@ -30,20 +31,49 @@ impl<'a> WriteTransaction<'a> {
 
     /// Evaluates the comparisons, then applies the operations at one revision.
     pub(super) fn apply(&mut self, transaction: &Transaction) -> rusqlite::Result<TransactionOutcome> {
-        let mut is_met = true;
+        match self.holds(transaction)? {
+            true => self.change(transaction.ops.iter()),
+            false => self.conflict(transaction),
+        }
+    }
+
+    /// Like [`Self::apply`], with operations that are computed from the state so far.
+    pub(super) fn apply_computed(
+        &mut self,
+        transaction: &Transaction,
+        computed: &dyn ComputedOps,
+    ) -> rusqlite::Result<TransactionOutcome> {
+        if !self.holds(transaction)? {
+            return self.conflict(transaction);
+        }
+        let current = computed.keys().iter().map(|key| self.get(key)).collect::<Result<Vec<_>, _>>()?;
+        let compute = || computed.compute(&current, self.newest_revision.next());
+        // A panic, which is logged, must end this transaction alone.
+        match catch_unwind(AssertUnwindSafe(compute)).ok().flatten() {
+            Some(ops) => self.change(transaction.ops.iter().chain(&ops)),
+            None => self.conflict(transaction),
+        }
+    }
+
+    fn holds(&self, transaction: &Transaction) -> rusqlite::Result<bool> {
         for compare in &transaction.compares {
-            is_met &= self.compare_holds(compare)?;
+            if !self.compare_holds(compare)? {
+                return Ok(false);
+            }
         }
-        if !is_met {
-            let current = transaction.compares.iter().map(|compare| self.get(&compare.key));
-            return Ok(TransactionOutcome::Conflict {
-                current: current.collect::<Result<_, _>>()?,
-                revision: self.newest_revision,
-            });
-        }
+        Ok(true)
+    }
+
+    fn conflict(&self, transaction: &Transaction) -> rusqlite::Result<TransactionOutcome> {
+        let current = transaction.compares.iter().map(|compare| self.get(&compare.key));
+        Ok(TransactionOutcome::Conflict { current: current.collect::<Result<_, _>>()?, revision: self.newest_revision })
+    }
+
+    /// Applies operations at one revision.
+    fn change<'o>(&mut self, ops: impl Iterator<Item = &'o Op>) -> rusqlite::Result<TransactionOutcome> {
         let revision = self.newest_revision.next();
         let mut changes = 0;
-        for op in &transaction.ops {
+        for op in ops {
             let position = LogPosition::new(revision, changes);
             let is_change = match op {
                 Op::Put { key, value, ttl } => self.put(position, key, value, *ttl)?,

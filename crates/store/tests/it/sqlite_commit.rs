@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use store::sqlite::{CommitHook, CommitStep, Config, REQUEST_BYTES_MAX, SqliteStore};
-use store::{Error, KeyRange, Op, Revision, Store, Transaction, TransactionOutcome};
+use store::{ComputedOps, Error, Key, KeyRange, Op, Revision, Store, StoreEntry, Transaction, TransactionOutcome};
 use tasks::{TaskFailure, TaskFailureKind, Tasks};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -98,6 +98,71 @@ async fn queued_writes_share_one_commit_with_own_outcomes() {
         }
     }
     assert_eq!(commits.load(Ordering::SeqCst), 2, "fifty writes share one commit");
+}
+
+/// Appends a letter to `/counter`, up to a length, and panics at `x`.
+#[derive(Debug)]
+struct Append {
+    letter: char,
+    length_max: usize,
+    keys: Vec<Key>,
+    /// The revisions of the transactions that were computed.
+    revisions: Arc<Mutex<Vec<Revision>>>,
+}
+
+impl ComputedOps for Append {
+    fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    fn compute(&self, current: &[Option<StoreEntry>], revision: Revision) -> Option<Vec<Op>> {
+        assert!(self.letter != 'x', "a computation may be broken");
+        let entry = current[0].as_ref().expect("the counter exists");
+        if entry.value.len() == self.length_max {
+            return None;
+        }
+        self.revisions.lock().push(revision);
+        let value = [&*entry.value, self.letter.to_string().as_bytes()].concat();
+        Some(vec![Op::Put { key: entry.key.clone(), value: value.into(), ttl: None }])
+    }
+}
+
+/// Each computation sees what the transactions before it in the same commit made of the key. One whose comparison fails
+/// computes nothing; one that refuses or panics changes nothing, and does not affect the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn computed_operations_see_earlier_transactions_of_their_commit() {
+    let scene = SqliteFixture::new();
+    let gate = CommitGate::at(CommitStep::LockAcquired);
+    let mut config = scene.config();
+    config.commit_hook = gate.hook.clone();
+    let store = scene.open(config).await;
+    let mut first = store.commit(Transaction::create("/counter", ""));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    gate.reached.notified().await;
+    let revisions = Arc::new(Mutex::new(Vec::new()));
+    let computing = store.as_computing().expect("the store computes operations");
+    let mut waiting =
+        join_all([("/a", 'a'), ("/a", 'b'), ("/x", 'x'), ("/c", 'c'), ("/d", 'd')].map(|(key, letter)| {
+            let keys = vec![Key::from("/counter")];
+            let computed = Append { letter, length_max: 2, keys, revisions: revisions.clone() };
+            computing.commit_computed(Transaction::create(key, ""), Arc::new(computed))
+        }));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    gate.go.send(()).expect("the commit waits");
+    first.await.expect("commit succeeds");
+    let outcomes: Vec<String> = waiting
+        .await
+        .into_iter()
+        .map(|outcome| match outcome.expect("commit succeeds") {
+            TransactionOutcome::Committed(at) => at.to_string(),
+            TransactionOutcome::Conflict { current, .. } => format!("conflict {:?}", current[0].is_some()),
+        })
+        .collect();
+    assert_eq!(outcomes, ["3", "conflict true", "conflict false", "4", "conflict false"]);
+    assert_eq!(*revisions.lock(), [Revision(3), Revision(4)]);
+    let (counter, _) = store.get("/counter".into()).await.expect("read succeeds");
+    assert_eq!(counter.expect("the counter exists").value, "ac");
+    assert_eq!(store.range(KeyRange::prefix("/")).await.map(|page| page.count), Ok(3), "the counter, /a and /c");
 }
 
 /// Between COMMIT and the revision file a write must be invisible: its process may die there, and another process would
