@@ -13,7 +13,7 @@
 //! - [`Address`]: the host and port of a server.
 //! - [`PortError`]: the error of the storage ports that other crates declare.
 //! - [`wire`]: reading JSON like Go; [`json`], [`duration`], [`quote`]: writing JSON, durations and quoted strings
-//!   like Go.
+//!   like Go; [`protobuf`]: writing metadata and Status in protobuf like Go.
 
 mod address;
 pub mod duration;
@@ -25,6 +25,7 @@ pub mod metadata;
 pub mod names;
 pub mod objects;
 mod port_error;
+pub mod protobuf;
 pub mod query;
 pub mod quote;
 pub mod selector;

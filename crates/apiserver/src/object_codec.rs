@@ -94,11 +94,6 @@ pub(crate) fn encode_watch_event(event_type: &str, object: &[u8]) -> Bytes {
     line.freeze()
 }
 
-/// Encodes the ERROR event that ends a watch.
-pub(crate) fn encode_error_event(status: &Status) -> Bytes {
-    encode_watch_event("ERROR", status.to_json().trim_ascii_end())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,8 +34,8 @@ pub(crate) struct OpenApiDocuments {
     encoding: tokio::sync::Mutex<()>,
 }
 
-/// What the documents of all served definitions are made from. Immutable.
-#[derive(Debug, Default)]
+/// What the documents of all served definitions are made from.
+#[derive(Clone, Debug, Default)]
 struct CustomIndex {
     revision: Revision,
     definitions: BTreeMap<Arc<str>, Arc<DefinitionInputs>>,
@@ -91,7 +91,7 @@ impl OpenApiDocuments {
         }
         let index = latest.index.get_or_init(|| {
             let all = self.addresses_with(&latest);
-            index_document(all.into_iter())
+            index_document(all.iter().map(|(path, hash)| (*path, *hash)))
         });
         index.clone()
     }
@@ -186,43 +186,58 @@ impl OpenApiDocuments {
     /// The inputs of all documents for these definitions. Only those of changed definitions are hashed.
     fn derive(&self, custom: &CustomResources) -> Arc<CustomIndex> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.revision > custom.revision() {
+            // The request began before the last change.
+            let mut older = CustomIndex::clone(&latest);
+            self.update(&mut older, custom);
+            return Arc::new(older);
+        }
         if latest.revision != custom.revision() {
-            let derived = Arc::new(self.derive_from(&latest, custom));
-            if derived.revision < latest.revision {
-                return derived;
-            }
-            *latest = derived;
+            self.update(Arc::make_mut(&mut latest), custom);
         }
         latest.clone()
     }
 
-    fn derive_from(&self, known: &CustomIndex, custom: &CustomResources) -> CustomIndex {
-        let established = custom.definitions().filter(|live| live.definition.is_established());
-        let definitions: BTreeMap<Arc<str>, _> = established
-            .map(|live| {
-                let name = live.definition.metadata.name.as_str();
-                match known.definitions.get_key_value(name).filter(|(_, known)| known.is_from(live)) {
-                    Some((name, same)) => (name.clone(), same.clone()),
-                    None => (name.into(), Arc::new(DefinitionInputs::new(live))),
-                }
+    /// Brings an index to the state of these definitions.
+    fn update(&self, index: &mut CustomIndex, custom: &CustomResources) {
+        (index.revision, index.index) = (custom.revision(), OnceLock::new());
+        let established = || custom.definitions().filter(|live| live.definition.is_established());
+        let mut changed: Vec<(Arc<str>, Option<DefinitionInputs>)> = established()
+            .filter(|live| {
+                !index.definitions.get(&*live.definition.metadata.name).is_some_and(|known| known.is_from(live))
             })
+            .map(|live| (live.definition.metadata.name.as_str().into(), Some(DefinitionInputs::new(live))))
             .collect();
-        let mut parts: BTreeMap<&Arc<str>, Vec<VersionPart>> = BTreeMap::new();
-        for (name, inputs) in &definitions {
-            for (position, path, hash) in &inputs.versions {
-                // A group-version with built-in resources hides custom ones.
-                if !self.built_in.has_version(path) {
-                    let part = VersionPart { name: name.clone(), position: *position, hash: hash.clone() };
-                    parts.entry(path).or_default().push(part);
-                }
+        let new = changed.iter().filter(|(name, _)| !index.definitions.contains_key(name)).count();
+        if index.definitions.len() + new > established().count() {
+            let is_established = |name: &str| Some(custom.definition(name)?.live.definition.is_established());
+            let is_gone = |name: &&Arc<str>| !is_established(name).unwrap_or_default();
+            changed.extend(index.definitions.keys().filter(is_gone).map(|name| (name.clone(), None)));
+        }
+        let mut touched: BTreeMap<Arc<str>, Vec<VersionPart>> = BTreeMap::new();
+        for (name, inputs) in changed {
+            let inputs = inputs.map(Arc::new);
+            let last = match &inputs {
+                Some(inputs) => index.definitions.insert(name.clone(), inputs.clone()),
+                None => index.definitions.remove(&name),
+            };
+            let versions = last.iter().chain(&inputs).flat_map(|inputs| &inputs.versions);
+            // A group-version with built-in resources hides custom ones.
+            for (_, path, _) in versions.filter(|(_, path, _)| !self.built_in.has_version(path)) {
+                let known = || index.versions.get(path).map(|version| version.parts.clone()).unwrap_or_default();
+                let parts = touched.entry(path.clone()).or_insert_with(known);
+                parts.retain(|part| part.name != name);
+                parts.extend(inputs.iter().flat_map(|inputs| inputs.parts(&name, path)));
             }
         }
-        let versions = parts.into_iter().map(|(path, parts)| {
-            let same = known.versions.get(path).filter(|known| known.parts == parts).cloned();
-            (path.clone(), same.unwrap_or_else(|| Arc::new(self.version_inputs(parts))))
-        });
-        let versions = versions.collect();
-        CustomIndex { revision: custom.revision(), definitions, versions, index: OnceLock::new() }
+        for (path, mut parts) in touched {
+            parts.sort_by(|a, b| (&a.name, a.position).cmp(&(&b.name, b.position)));
+            match index.versions.get(&path) {
+                Some(same) if same.parts == parts => {}
+                _ if parts.is_empty() => _ = index.versions.remove(&path),
+                _ => _ = index.versions.insert(path, Arc::new(self.version_inputs(parts))),
+            }
+        }
     }
 
     fn version_inputs(&self, parts: Vec<VersionPart>) -> VersionInputs {
@@ -273,6 +288,12 @@ impl DefinitionInputs {
             is_non_structural: live.definition.has_condition("NonStructuralSchema"),
             versions: versions.collect(),
         }
+    }
+
+    /// What the definition of this name adds to a group-version.
+    fn parts(&self, name: &Arc<str>, path: &str) -> impl Iterator<Item = VersionPart> {
+        let versions = self.versions.iter().filter(move |(_, version, _)| **version == *path);
+        versions.map(|(position, _, hash)| VersionPart { name: name.clone(), position: *position, hash: hash.clone() })
     }
 
     /// True if a definition is in a state with the same documents. Generations count from 1.

@@ -2,11 +2,15 @@
 
 use api::json::JsonObject;
 use api::media::{
-    MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate, negotiate_stream,
+    Encoding, Encodings, MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate,
+    negotiate_stream,
 };
 use api::metadata::ListMeta;
-use api::{Status, query};
+use api::{Status, protobuf, query};
 use bytes::Bytes;
+use edge::{Body, Response};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
 use object::table::{ColumnDefinitions, IncludeObject, TableOptions, build_table};
 use object::{StoredObject, partial_object_metadata};
 use serde_json::Value;
@@ -21,14 +25,25 @@ use crate::rest::current_time;
 pub(crate) enum ObjectRepresentation {
     /// Full objects; the cached bytes if they are stored in the served version.
     Full,
-    PartialMetadata(MetaVersion),
+    PartialMetadata(MetaVersion, MetadataEncoding),
     Table(MetaVersion, IncludeObject),
 }
+
+/// The encodings of metadata. YAML is made from JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetadataEncoding {
+    Json,
+    Protobuf,
+}
+
+/// What watches offer: YAML cannot be streamed, and full objects have no protobuf.
+const WATCH_OFFER: ObjectOffer =
+    ObjectOffer { object: Encodings::JSON, table: Encodings::JSON, metadata: Encodings::JSON_AND_PROTOBUF };
 
 impl ObjectRepresentation {
     /// Negotiates the representation of an object or list.
     pub(crate) fn negotiate(accept: &str, query: &str) -> Result<Self, Status> {
-        Self::from_media_type(negotiate(accept, ObjectOffer::JSON_AND_YAML)?, query)
+        Self::from_media_type(negotiate(accept, ObjectOffer::CUSTOM)?, query)
     }
 
     /// Negotiates the representation of a review, which has no table.
@@ -38,14 +53,18 @@ impl ObjectRepresentation {
 
     /// Negotiates the representation of objects in watch events.
     pub(crate) fn negotiate_stream(accept: &str, query: &str) -> Result<Self, Status> {
-        Self::from_media_type(negotiate_stream(accept, ObjectOffer::JSON)?, query)
+        Self::from_media_type(negotiate_stream(accept, WATCH_OFFER)?, query)
     }
 
     fn from_media_type(accepted: NegotiatedMediaType, query: &str) -> Result<Self, Status> {
         let Some(Transform { kind, version }) = accepted.transform else { return Ok(Self::Full) };
         Ok(match kind {
             TransformKind::PartialObjectMetadata | TransformKind::PartialObjectMetadataList => {
-                Self::PartialMetadata(version)
+                let encoding = match accepted.encoding {
+                    Encoding::Json | Encoding::Yaml => MetadataEncoding::Json,
+                    Encoding::Protobuf => MetadataEncoding::Protobuf,
+                };
+                Self::PartialMetadata(version, encoding)
             }
             TransformKind::Table => {
                 let include = query::first_value(query, "includeObject").unwrap_or_default();
@@ -59,8 +78,8 @@ impl ObjectRepresentation {
     /// Encodes an object that is not stored and has no table, such as a review.
     pub(crate) fn encode_unstored(self, object: &JsonObject) -> Vec<u8> {
         match self {
-            Self::PartialMetadata(version) => {
-                api::json::to_go_json(&partial_object_metadata::object(object, meta_api_version(version)))
+            Self::PartialMetadata(version, _) => {
+                api::json::to_go_json(&partial_object_metadata::object(object, version.api_version()))
             }
             Self::Full | Self::Table(..) => api::json::to_go_json(object),
         }
@@ -113,7 +132,12 @@ impl ObjectRepresentation {
     ) -> Bytes {
         let value = match self {
             Self::Full => Value::Object(object),
-            Self::PartialMetadata(version) => partial_object_metadata::object(&object, meta_api_version(version)),
+            Self::PartialMetadata(version, MetadataEncoding::Json) => {
+                partial_object_metadata::object(&object, version.api_version())
+            }
+            Self::PartialMetadata(version, MetadataEncoding::Protobuf) => {
+                return protobuf::encode_partial_object_metadata(&object, version).into();
+            }
             Self::Table(version, include) => {
                 let metadata = ListMeta { resource_version: revision.to_string(), ..ListMeta::default() };
                 build_resource_table(&[object], &metadata, resource, version, include, column_definitions)
@@ -131,8 +155,12 @@ impl ObjectRepresentation {
     ) -> Result<Option<Bytes>, Status> {
         let value: Value = match self {
             Self::Full => return Ok(None),
-            Self::PartialMetadata(version) => {
-                partial_object_metadata::list(&objects()?, metadata, meta_api_version(version))
+            Self::PartialMetadata(version, MetadataEncoding::Json) => {
+                partial_object_metadata::list(&objects()?, metadata, version.api_version())
+            }
+            Self::PartialMetadata(version, MetadataEncoding::Protobuf) => {
+                let list = protobuf::encode_partial_object_metadata_list(&objects()?, metadata, version);
+                return Ok(Some(list.into()));
             }
             Self::Table(version, include) => {
                 build_resource_table(&objects()?, metadata, resource, version, include, ColumnDefinitions::Included)
@@ -142,13 +170,56 @@ impl ObjectRepresentation {
         bytes.push(b'\n');
         Ok(Some(bytes.into()))
     }
+
+    fn encoding(self) -> Encoding {
+        match self {
+            Self::PartialMetadata(_, MetadataEncoding::Protobuf) => Encoding::Protobuf,
+            Self::PartialMetadata(_, MetadataEncoding::Json) | Self::Full | Self::Table(..) => Encoding::Json,
+        }
+    }
+
+    /// The response with an encoded object or list.
+    pub(crate) fn response(self, body: impl Into<Body>) -> Response {
+        response_of_type(self.encoding().media_type(), body)
+    }
+
+    /// The response with a Status in the encoding of objects.
+    pub(crate) fn status_response(self, status: &Status) -> Response {
+        self.response(self.encode_status(status))
+    }
+
+    /// The response with the events of a watch.
+    pub(crate) fn watch_response(self, events: Body) -> Response {
+        let media_type = self.encoding().watch_media_type().expect("a watch has an encoding of streams");
+        response_of_type(media_type, events)
+    }
+
+    fn encode_status(self, status: &Status) -> Vec<u8> {
+        match self.encoding() {
+            Encoding::Json | Encoding::Yaml => status.to_json(),
+            Encoding::Protobuf => protobuf::encode_status(status),
+        }
+    }
+
+    /// Encodes a watch event of an encoded object, in chunks that share large objects.
+    pub(crate) fn encode_watch_event(self, event_type: &str, object: Bytes) -> impl Iterator<Item = Bytes> {
+        let (json, protobuf) = match self.encoding() {
+            Encoding::Json | Encoding::Yaml => (Some(object_codec::watch_event_chunks(event_type, object)), None),
+            Encoding::Protobuf => (None, Some(Bytes::from(protobuf::encode_watch_event(event_type, &object)))),
+        };
+        json.into_iter().flatten().chain(protobuf)
+    }
+
+    /// Encodes the ERROR event that ends a watch.
+    pub(crate) fn encode_error_event(self, status: &Status) -> impl Iterator<Item = Bytes> {
+        self.encode_watch_event("ERROR", self.encode_status(status).trim_ascii_end().to_vec().into())
+    }
 }
 
-fn meta_api_version(version: MetaVersion) -> &'static str {
-    match version {
-        MetaVersion::V1 => "meta.k8s.io/v1",
-        MetaVersion::V1Beta1 => "meta.k8s.io/v1beta1",
-    }
+fn response_of_type(media_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
 }
 
 /// Builds the table of objects with the columns of their resource.
@@ -163,7 +234,7 @@ fn build_resource_table(
     let options = TableOptions {
         columns: resource.strategy().columns,
         row_condition: resource.strategy().row_condition,
-        api_version: meta_api_version(version),
+        api_version: version.api_version(),
         include_object,
         column_definitions,
         now: current_time(),

@@ -13,7 +13,7 @@ pub(crate) fn is_requested<B>(request: &http::Request<B>, verb: Verb) -> bool {
     // Nearly no request gets past the first condition, which costs little.
     accept.contains("yaml")
         && verb != Verb::Watch
-        && negotiate(accept, ObjectOffer::JSON_AND_YAML).is_ok_and(|accepted| accepted.encoding == Encoding::Yaml)
+        && negotiate(accept, ObjectOffer::CUSTOM).is_ok_and(|accepted| accepted.encoding == Encoding::Yaml)
 }
 
 /// The same response in YAML.
@@ -49,6 +49,9 @@ mod tests {
         assert!(is_requested("application/yaml, application/json;q=0.5", Verb::Create));
         assert!(!is_requested("application/json, application/yaml", Verb::Get));
         assert!(!is_requested("application/yaml", Verb::Watch));
+        let metadata =
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io, application/yaml";
+        assert!(!is_requested(metadata, Verb::Get), "metadata is sent in protobuf");
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn encode_protobuf_with_etag(
     version: AggregatedVersion,
     etag: DiscoveryEtag,
 ) -> EncodedDocument {
-    let body = protobuf::wrap_in_unknown(api_version(version), KIND, &protobuf::encode_group_list(groups));
+    let body = api::protobuf::wrap_in_unknown(api_version(version), KIND, &protobuf::encode_group_list(groups));
     EncodedDocument::new(body, version.media_type(Encoding::Protobuf)).with_etag(etag)
 }
 

@@ -2,27 +2,11 @@
 //! even if empty, fields in the order of their numbers.
 
 use api::GroupVersionKind;
-use prost::encoding::{WireType, encode_key, encode_varint};
+use api::protobuf::{write_integer, write_message, write_string};
 
 use crate::groups::{
     GroupDiscovery, GroupDiscoveryList, ResourceDiscovery, SharedStrList, SubresourceDiscovery, VersionDiscovery,
 };
-
-/// The prefix of every Kubernetes protobuf body.
-const MAGIC: &[u8] = b"k8s\0";
-
-/// Wraps an encoded object in `runtime.Unknown`, which contains its API version and kind.
-pub(crate) fn wrap_in_unknown(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
-    let mut body = MAGIC.to_vec();
-    write_message(&mut body, 1, |type_meta| {
-        write_string(type_meta, 1, api_version);
-        write_string(type_meta, 2, kind);
-    });
-    write_bytes(&mut body, 2, object);
-    write_string(&mut body, 3, "");
-    write_string(&mut body, 4, "");
-    body
-}
 
 /// Encodes an `APIGroupDiscoveryList`.
 pub(crate) fn encode_group_list(groups: &GroupDiscoveryList) -> Vec<u8> {
@@ -40,7 +24,7 @@ fn write_group(out: &mut Vec<u8>, group: &GroupDiscovery) {
         // Empty generateName, namespace, selfLink, uid, resourceVersion.
         (2..=6).for_each(|field| write_string(metadata, field, ""));
         // generation 0, then an empty creationTimestamp.
-        metadata.extend_from_slice(&[7 << 3, 0]);
+        write_integer(metadata, 7, 0);
         write_message(metadata, 8, |_| {});
     });
     for version in &group.versions {
@@ -92,23 +76,6 @@ fn write_strings(out: &mut Vec<u8>, field: u32, texts: Option<&SharedStrList>) {
     for text in texts.into_iter().flat_map(|texts| texts.iter()) {
         write_string(out, field, text);
     }
-}
-
-fn write_string(out: &mut Vec<u8>, field: u32, text: &str) {
-    write_bytes(out, field, text.as_bytes());
-}
-
-/// Writes the content to a buffer first, because its length precedes it.
-fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
-    let mut content = Vec::new();
-    write(&mut content);
-    write_bytes(out, field, &content);
-}
-
-fn write_bytes(out: &mut Vec<u8>, field: u32, content: &[u8]) {
-    encode_key(field, WireType::LengthDelimited, out);
-    encode_varint(content.len() as u64, out);
-    out.extend_from_slice(content);
 }
 
 #[cfg(test)]

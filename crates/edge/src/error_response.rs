@@ -2,8 +2,10 @@
 
 use api::Status;
 use api::duration::DurationError;
+use api::media::{Encoding, ObjectOffer, negotiate};
+use api::protobuf::encode_status;
 use forward::UnsendableUser;
-use http::header::{HeaderValue, RETRY_AFTER, WARNING};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
 
 use crate::Response;
 use crate::response::json_response;
@@ -77,9 +79,17 @@ pub fn error_status(error: Error) -> Status {
     }
 }
 
-/// The response with a Status.
-pub fn status_response(status: &Status) -> Response {
-    let mut response = json_response(status.to_json());
+/// The response with a Status, in protobuf if the client prefers it. JSON stay those on which a server tries the next peer,
+/// because it reads no other encoding.
+pub fn status_response(status: &Status, accept: &str) -> Response {
+    let is_protobuf = accept.contains(Encoding::Protobuf.media_type())
+        && !status.was_not_executed()
+        && negotiate(accept, ObjectOffer::OBJECT_ONLY).is_ok_and(|accepted| accepted.encoding == Encoding::Protobuf);
+    let mut response = json_response(if is_protobuf { encode_status(status) } else { status.to_json() });
+    if is_protobuf {
+        let media_type = HeaderValue::from_static(Encoding::Protobuf.media_type());
+        response.headers_mut().insert(CONTENT_TYPE, media_type);
+    }
     *response.status_mut() =
         http::StatusCode::from_u16(status.http_code()).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
     if let Some(seconds) = status.retry_after() {
@@ -142,9 +152,30 @@ fn warning_text(header: &HeaderValue) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Body;
 
     fn texts(response: &Response) -> Vec<String> {
         response.headers().get_all(WARNING).iter().map(|value| warning_text(value).expect("a warning")).collect()
+    }
+
+    #[test]
+    fn status_is_protobuf_if_the_client_prefers_it_without_a_transform() {
+        const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+        let is_protobuf = |status: &Status, accept: &str| {
+            let response = status_response(status, accept);
+            let Body::Full(body) = response.body() else { panic!("the body is whole") };
+            let is_protobuf = body.starts_with(b"k8s\0");
+            assert_eq!(response.headers()[CONTENT_TYPE] == PROTOBUF, is_protobuf, "{accept}");
+            is_protobuf
+        };
+        let status = Status::bad_request("no");
+        assert!(is_protobuf(&status, PROTOBUF));
+        assert!(is_protobuf(&status, &format!("{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,{PROTOBUF},application/json")));
+        assert!(!is_protobuf(&status, &format!("application/json,{PROTOBUF}")));
+        assert!(!is_protobuf(&status, &format!("{PROTOBUF};as=Table;v=v1;g=meta.k8s.io")));
+        assert!(!is_protobuf(&status, ""));
+        let not_ready = Status::service_unavailable("no").with_cause(api::status::CAUSE_PEER_NOT_READY, "");
+        assert!(!is_protobuf(&not_ready, PROTOBUF), "the forwarder reads JSON");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use api::Target;
 use api::target::TargetError;
 use forward::Lifetime;
 use futures_util::FutureExt as _;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, HeaderValue};
 use membership::{Hop, LocalReason};
 use tokio::time::Instant;
 
@@ -100,6 +100,7 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
         let started = Instant::now();
         let id = audit::ensure_audit_id(request.headers_mut());
         let is_head = request.method() == http::Method::HEAD;
+        let accept = request.headers().get(ACCEPT).cloned();
         let mut record = self.recorder.start(&id, &connection.client, target.as_ref().ok(), &request);
         let served = match target {
             Ok(target) => self.serve_or_panic(connection, target, request, started, &record).await,
@@ -110,7 +111,8 @@ impl<G: AccessControl, L: LocalHandler<G::Caller>> Pipeline<G, L> {
             Err(error) => {
                 let failure = RequestFailure::new(error);
                 record.set_error(&failure.status.message);
-                (status_response(&failure.status), Some(failure))
+                let accept = accept.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
+                (status_response(&failure.status, accept), Some(failure))
             }
         };
         if let Ok(target) = target {

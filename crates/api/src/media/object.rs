@@ -19,15 +19,11 @@ impl ObjectOffer {
     pub const BUILT_IN: Self =
         Self { object: Encodings::ALL, table: Encodings::JSON_AND_YAML, metadata: Encodings::ALL };
 
-    /// kube-apiserver's offer for custom resources.
+    /// kube-apiserver's offer for custom resources, and that of a server whose full objects have no protobuf.
     pub const CUSTOM: Self =
         Self { object: Encodings::JSON_AND_YAML, table: Encodings::JSON_AND_YAML, metadata: Encodings::ALL };
 
-    /// The offer of a server that writes no protobuf.
-    pub const JSON_AND_YAML: Self =
-        Self { object: Encodings::JSON_AND_YAML, table: Encodings::JSON_AND_YAML, metadata: Encodings::JSON_AND_YAML };
-
-    /// The offer for watch events of a server that writes no protobuf.
+    /// The offer of a server that writes only JSON.
     pub const JSON: Self = Self { object: Encodings::JSON, table: Encodings::JSON, metadata: Encodings::JSON };
 
     /// The offer for a resource without a table, such as a review, of a server that writes only JSON.
@@ -88,6 +84,16 @@ pub enum MetaVersion {
     V1,
     /// `v1beta1`.
     V1Beta1,
+}
+
+impl MetaVersion {
+    /// The `apiVersion` of its kinds.
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
 }
 
 /// Selects encoding and transform of an object or list.

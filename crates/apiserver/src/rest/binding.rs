@@ -18,7 +18,7 @@ use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
-use crate::{error_status, json_response, object_codec};
+use crate::{error_status, object_codec};
 
 /// The resource in conflict messages.
 const BINDING_RESOURCE: GroupResource<&str> = GroupResource { group: "", resource: "pods/binding" };
@@ -55,7 +55,7 @@ pub(super) async fn create_binding(context: RequestContext<'_>, request: Buffere
     };
     let written = context.persist(context.resource, &context.object_key(name), &[], decide).await;
     written.map_err(error_status::status_for_write_error)?;
-    let mut response = json_response(error_status::created_status().to_json());
+    let mut response = context.representation.status_response(&error_status::created_status());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }

@@ -3,23 +3,22 @@
 use ::admission::Operation;
 use api::Status;
 use api::json::JsonObject;
-use bytes::Bytes;
-use edge::{Body, Response};
+use edge::Response;
 use http::StatusCode;
 use object::delete::{self, DeleteOptions, DeleteOutcome};
 use object::{Rejection, StoredObject};
 use registry::read::ReadConsistency;
-use registry::{CachedValue, ListSelection, WriteDecision, WriteOutcome};
+use registry::{CachedValue, ListPage, ListSelection, WriteDecision, WriteOutcome};
 use store::Key;
 
 use super::BufferedRequest;
-use super::list::list_metadata;
+use super::list::{list_metadata, list_response};
 use super::object_selector::ObjectSelector;
 use super::write::RequestedWrite;
 use super::{RequestContext, current_time};
 use crate::admission::AdmissionPhase;
 use crate::request_options::{ListOptions, ReadVerb};
-use crate::{error_status, json_response, object_codec, request_body};
+use crate::{error_status, object_codec, request_body};
 
 pub(super) async fn delete(context: RequestContext<'_>, request: BufferedRequest) -> Result<Response, Status> {
     context.check_path_names()?;
@@ -31,7 +30,7 @@ pub(super) async fn delete(context: RequestContext<'_>, request: BufferedRequest
         }
         DeletedObject::Removed(deleted) => {
             let status = Status::deleted(context.target.group_resource(), name, &deleted.uid);
-            Ok(json_response(status.to_json()))
+            Ok(context.representation.status_response(&status))
         }
         DeletedObject::Terminating(stored) => context.object_response(StatusCode::OK, &stored).await,
     }
@@ -54,28 +53,19 @@ pub(super) async fn delete_collection(
         filter: &|stored| object_selector.matches(stored),
     };
     let page = context.select_page(&selection, &object_selector, ReadConsistency::Latest).await?;
-    let page = page.map_err(error_status::status_for_read_error)?;
-    let kind = context.resource.group_version_kind();
-    let api_version = api::GroupVersion { group: kind.group, version: kind.version };
-    let metadata = api::json::to_go_json(&list_metadata(&page, &within, object_selector.selects_all()));
-    let mut head =
-        format!(r#"{{"kind":"{}","apiVersion":"{api_version}","metadata":"#, context.resource.list_kind()).into_bytes();
-    head.extend_from_slice(&metadata);
-    head.extend_from_slice(br#","items":["#);
-    let mut parts = vec![Bytes::from(head)];
-    for cached in &page.entries {
+    let mut page = page.map_err(error_status::status_for_read_error)?;
+    let metadata = list_metadata(&page, &within, object_selector.selects_all());
+    let mut deleted = Vec::with_capacity(page.entries.len());
+    for cached in std::mem::take(&mut page.entries) {
         let CachedValue::Object(stored) = &cached.value else { continue };
         match delete_object(context, cached.key.clone(), &stored.name, &options).await {
-            Ok(DeletedObject::Removed(_) | DeletedObject::Terminating(_)) => {}
+            Ok(DeletedObject::Removed(_) | DeletedObject::Terminating(_)) => deleted.push(cached),
             // Deleted concurrently.
-            Err(status) if status.http_code() == 404 => continue,
+            Err(status) if status.http_code() == 404 => {}
             Err(status) => return Err(status),
         }
-        let is_first = parts.len() == 1;
-        object_codec::push_list_item(&mut parts, is_first, stored, context.resource)?;
     }
-    parts.push(Bytes::from_static(b"]}\n"));
-    Ok(json_response(Body::from_parts(parts)))
+    list_response(context, &ListPage { entries: deleted, ..page }, &metadata, context.representation)
 }
 
 pub(super) enum DeletedObject {

@@ -17,11 +17,11 @@ use super::delete::delete_object;
 use super::write::record_status_of_server;
 use super::{RequestContext, current_time, with_warnings};
 use crate::built_in_types::CheckedObject;
+use crate::error_status;
 use crate::object_codec;
 use crate::request_body::{self, ExpectedBody};
 use crate::request_options::WriteOptions;
 use crate::resource::Resource;
-use crate::{error_status, json_response};
 
 const EVICTION_VIOLATES_BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// How often a pod that needs no budget is judged again because it changed.
@@ -52,7 +52,7 @@ pub(super) async fn create_eviction(context: RequestContext<'_>, request: Buffer
     let mut options = delete_options(&eviction).map_err(|rejection| context.rejection_status(rejection, name))?;
     options.is_dry_run |= write_options.is_dry_run;
     context.evict(&options).await?;
-    let mut response = json_response(error_status::created_status().to_json());
+    let mut response = context.representation.status_response(&error_status::created_status());
     *response.status_mut() = StatusCode::CREATED;
     Ok(with_warnings(response, &warnings))
 }

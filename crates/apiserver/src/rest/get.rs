@@ -9,16 +9,16 @@ use registry::read::ReadConsistency;
 
 use super::BufferedRequest;
 use super::{RequestContext, accept_header};
+use crate::error_status;
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb};
-use crate::{error_status, json_response};
 
 pub(super) async fn get(context: RequestContext<'_>, request: &BufferedRequest) -> Result<Response, Status> {
     let representation =
         ObjectRepresentation::negotiate(accept_header(request), request.uri().query().unwrap_or_default())?;
     let encode = |stored: &StoredObject| {
         let encoded = representation.encode_object(stored, context.resource, ColumnDefinitions::Included)?;
-        Ok(json_response(encoded))
+        Ok(representation.response(encoded))
     };
     respond_with_object(context, request, encode).await
 }

@@ -101,14 +101,14 @@ fn status_for_list_error(error: ReadError, continue_token: Option<&ContinueToken
     }
 }
 
-fn list_response(
+pub(super) fn list_response(
     context: RequestContext<'_>,
     page: &ListPage,
     metadata: &ListMeta,
     representation: ObjectRepresentation,
 ) -> Result<Response, Status> {
     let resource = context.resource;
-    let is_metadata = matches!(representation, ObjectRepresentation::PartialMetadata(_));
+    let is_metadata = matches!(representation, ObjectRepresentation::PartialMetadata(..));
     let decode = |stored: &StoredObject| {
         // Whole objects of a large list take several times the memory of their bytes.
         if is_metadata && resource.is_stored_form(stored) {
@@ -118,7 +118,7 @@ fn list_response(
     };
     let objects = || stored_objects(page).map(decode).collect();
     if let Some(encoded) = representation.encode_list(objects, metadata, resource)? {
-        return Ok(json_response(encoded));
+        return Ok(representation.response(encoded));
     }
     let mut parts = Vec::with_capacity(page.entries.len() * 3 + 2);
     parts.push(list_head(context, metadata));

@@ -23,7 +23,7 @@ use crate::definitions::{LiveDefinitions, ROUNDS_MAX, View};
 use crate::representation::ObjectRepresentation;
 use crate::request_options::{ListOptions, ReadVerb, RequestedVersion};
 use crate::resource::Resource;
-use crate::{error_status, json_response, object_codec};
+use crate::{error_status, object_codec};
 
 /// The interval between bookmarks, as in kube-apiserver.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -94,7 +94,7 @@ pub(super) async fn watch(context: RequestContext<'_>, request: &BufferedRequest
         let line = events.next_chunk().await?;
         Some((line, events))
     });
-    Ok(json_response(Body::from_stream(lines)))
+    Ok(representation.watch_response(Body::from_stream(lines)))
 }
 
 /// The duration of a watch: the requested one, or between one and two times the minimum, so that watches do not all end
@@ -333,7 +333,7 @@ impl WatchStream {
         let columns = column_definitions_for(!self.has_sent_object);
         let object = self.representation.encode_bookmark(revision, ends_initial_events, &self.resource, columns);
         self.has_sent_object = true;
-        self.pending_chunks.push_back(object_codec::encode_watch_event("BOOKMARK", &object));
+        self.pending_chunks.extend(self.representation.encode_watch_event("BOOKMARK", object));
     }
 
     fn read_initial_batch(&mut self, items_max: usize) {
@@ -373,7 +373,7 @@ impl WatchStream {
         match self.representation.encode_object(stored, &self.resource, columns) {
             Ok(object) => {
                 self.has_sent_object = true;
-                self.pending_chunks.extend(object_codec::watch_event_chunks("ADDED", object));
+                self.pending_chunks.extend(self.representation.encode_watch_event("ADDED", object));
             }
             Err(failure) => self.end_unconverted(&failure),
         }
@@ -383,8 +383,7 @@ impl WatchStream {
     async fn queue_change(&mut self, change: &KeyChange) {
         for _ in 0..ROUNDS_MAX {
             let failure = match self.encode_change(change) {
-                Ok(line) => {
-                    self.pending_chunks.extend(line);
+                Ok(()) => {
                     if let Some(conversions) = self.resource.conversions() {
                         conversions.clear();
                     }
@@ -415,12 +414,12 @@ impl WatchStream {
     }
 
     fn end_expired(&mut self, too_slow: WatchExpired) {
-        self.pending_chunks.push_back(object_codec::encode_error_event(&expired_status(too_slow)));
+        self.pending_chunks.extend(self.representation.encode_error_event(&expired_status(too_slow)));
         self.is_ended = true;
     }
 
-    /// Encodes a change as this watch sees it; `None` if the selector excludes it. Fails like [`Resource::to_served`].
-    fn encode_change(&mut self, change: &KeyChange) -> Result<Option<Bytes>, Status> {
+    /// Queues a change as this watch sees it; nothing if the selector excludes it. Fails like [`Resource::to_served`].
+    fn encode_change(&mut self, change: &KeyChange) -> Result<(), Status> {
         let resource = &self.resource;
         let previous = change.previous.as_deref().and_then(|cached| as_stored_object(&cached.value));
         let current = change.current.as_deref().and_then(|cached| as_stored_object(&cached.value));
@@ -428,18 +427,21 @@ impl WatchStream {
         if let Some(failure) = self.object_selector.take_failure() {
             return Err(failure);
         }
-        let Some((kind, object)) = event else { return Ok(None) };
+        let Some((kind, object)) = event else { return Ok(()) };
         // Unfiltered watches of the stored version share the encoded frame.
         if self.representation == ObjectRepresentation::Full
             && self.object_selector.selects_all()
             && resource.is_stored_form(&object)
         {
-            return Ok(Some(change.get_or_encode_frame(|| object_codec::encode_watch_event(kind, &object.body))));
+            let frame = change.get_or_encode_frame(|| object_codec::encode_watch_event(kind, &object.body));
+            self.pending_chunks.push_back(frame);
+            return Ok(());
         }
         let column_definitions = column_definitions_for(!self.has_sent_object);
         let encoded = self.representation.encode_object(&object, resource, column_definitions)?;
         self.has_sent_object = true;
-        Ok(Some(object_codec::encode_watch_event(kind, &encoded)))
+        self.pending_chunks.extend(self.representation.encode_watch_event(kind, encoded));
+        Ok(())
     }
 }
 

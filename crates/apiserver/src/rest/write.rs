@@ -33,9 +33,9 @@ use store::Compare;
 
 use super::{RequestContext, current_time};
 use crate::admission::NamespaceFreshness;
+use crate::error_status;
 use crate::request_options::WriteOptions;
 use crate::{built_in_types, object_codec};
-use crate::{error_status, json_response};
 
 /// How often a write that creates an object is decided again because its namespace changed.
 const NAMESPACE_CHANGES_MAX: usize = 8;
@@ -398,7 +398,7 @@ impl RequestContext<'_> {
     pub(super) async fn object_response(self, code: StatusCode, stored: &StoredObject) -> Result<Response, Status> {
         self.resource.convert_ahead(std::iter::once(stored)).await?;
         let encoded = self.representation.encode_object(stored, self.resource, ColumnDefinitions::Included)?;
-        let mut response = json_response(encoded);
+        let mut response = self.representation.response(encoded);
         *response.status_mut() = code;
         Ok(response)
     }

@@ -24,17 +24,6 @@ fn field(bytes: &[u8], number: u8) -> Vec<&[u8]> {
 }
 
 #[test]
-fn unknown_envelope_states_api_version_and_kind() {
-    let body = wrap_in_unknown("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList", b"content");
-    let unknown = body.strip_prefix(b"k8s\0").unwrap();
-    let numbers: Vec<_> = fields(unknown).iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers, [1, 2, 3, 4]);
-    let type_meta = field(unknown, 1)[0];
-    assert_eq!(fields(type_meta), [(1, &b"apidiscovery.k8s.io/v2"[..]), (2, b"APIGroupDiscoveryList")]);
-    assert_eq!(field(unknown, 2), [b"content"]);
-}
-
-#[test]
 fn encode_group_list_writes_every_field_number() {
     let mut verbs: String = "get,list".to_owned();
     (0..100).for_each(|verb| verbs += &format!(",verb{verb}"));

@@ -1,8 +1,9 @@
 //! The resources that only peers serve, from the discovery documents in a view.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
-use discovery::{GroupDiscoveryList, ResourceDiscovery, SharedStr, VersionDiscovery};
+use discovery::{GroupDiscovery, GroupDiscoveryList, ResourceDiscovery, SharedStr, VersionDiscovery};
 use membership::ServerId;
 use membership::View;
 use membership::members::{Member, MemberState};
@@ -37,19 +38,49 @@ impl PeerOnlyResources {
             return Self::default();
         }
         let own = [view.local_document().core(), view.local_document().apis(), view.shared_groups()];
-        let own = names_by_version(own.into_iter().map(AsRef::as_ref));
+        let own = GroupsByName::new(own.into_iter().map(AsRef::as_ref));
         let merged = [view.merged_documents().core(), view.merged_documents().apis()];
-        let merged = names_by_version(merged.into_iter().map(AsRef::as_ref));
-        let missing = merged.into_iter().filter_map(|(path, names)| {
-            let missing = match own.get(&path) {
-                Some(own) => names.0.difference(&own.0).cloned().collect(),
-                None => names.0,
-            };
-            (!missing.is_empty()).then_some((path, ResourceNames(missing)))
-        });
-        let versions: BTreeMap<Box<str>, ResourceNames> = missing.collect();
-        let contributors = if versions.is_empty() { Vec::new() } else { contributors(view, &versions) };
-        Self { versions, contributors }
+        let groups = merged.into_iter().flat_map(|document| document.items());
+        // Documents share groups: nearly all are the same value here and there.
+        let changed = groups.filter(|group| !own.has(group));
+        let versions = changed.flat_map(|group| group.versions.iter().map(move |version| (&*group.name, version)));
+        let mut missing: BTreeMap<Box<str>, ResourceNames> = BTreeMap::new();
+        for (group, version) in versions {
+            let mut names = ResourceNames::of(version);
+            own.versions(group, &version.name).for_each(|own| names.remove(own));
+            if !names.0.is_empty() {
+                missing.entry(version_path(group, &version.name)).or_default().0.append(&mut names.0);
+            }
+        }
+        let contributors = if missing.is_empty() { Vec::new() } else { contributors(view, &missing) };
+        Self { versions: missing, contributors }
+    }
+}
+
+/// The groups of some documents, each of which may be in several.
+struct GroupsByName<'g>(HashMap<&'g str, Vec<&'g Arc<GroupDiscovery>>>);
+
+impl<'g> GroupsByName<'g> {
+    fn new(documents: impl Iterator<Item = &'g GroupDiscoveryList>) -> Self {
+        let mut groups: HashMap<&str, Vec<_>> = HashMap::new();
+        for group in documents.flat_map(GroupDiscoveryList::items) {
+            groups.entry(&group.name).or_default().push(group);
+        }
+        Self(groups)
+    }
+
+    fn groups(&self, name: &str) -> &[&'g Arc<GroupDiscovery>] {
+        self.0.get(name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// True if a document has this very value.
+    fn has(&self, group: &Arc<GroupDiscovery>) -> bool {
+        self.groups(&group.name).iter().any(|known| Arc::ptr_eq(known, group))
+    }
+
+    fn versions(&self, group: &str, version: &str) -> impl Iterator<Item = &'g VersionDiscovery> {
+        let versions = self.groups(group).iter().flat_map(|group| &group.versions);
+        versions.filter(move |candidate| *candidate.name == *version)
     }
 }
 
@@ -66,13 +97,29 @@ impl ResourceNames {
         self.0.iter().map(|(resource, subresource)| [&**resource, &**subresource])
     }
 
-    fn extend(&mut self, version: &VersionDiscovery) {
-        for resource in &version.resources {
-            let ResourceDiscovery { name, verbs, subresources, .. } = &**resource;
-            // A parent without verbs is listed only because of its subresources.
-            self.0.extend(verbs.as_ref().map(|_| (name.clone(), SharedStr::from(""))));
-            self.0.extend(subresources.iter().map(|subresource| (name.clone(), subresource.name.clone())));
-        }
+    fn of(version: &VersionDiscovery) -> Self {
+        Self(names(version).collect())
+    }
+
+    fn remove(&mut self, version: &VersionDiscovery) {
+        names(version).for_each(|name| _ = self.0.remove(&name));
+    }
+}
+
+/// The resources of a version, each with its subresource.
+fn names(version: &VersionDiscovery) -> impl Iterator<Item = (SharedStr, SharedStr)> {
+    version.resources.iter().flat_map(|resource| {
+        let ResourceDiscovery { name, verbs, subresources, .. } = &**resource;
+        // A parent without verbs is listed only because of its subresources.
+        let itself = verbs.as_ref().map(|_| (name.clone(), SharedStr::from("")));
+        itself.into_iter().chain(subresources.iter().map(|subresource| (name.clone(), subresource.name.clone())))
+    })
+}
+
+fn version_path(group: &str, version: &str) -> Box<str> {
+    match group {
+        "" => format!("api/{version}").into(),
+        group => format!("apis/{group}/{version}").into(),
     }
 }
 
@@ -84,11 +131,13 @@ fn contributors(view: &View, versions: &BTreeMap<Box<str>, ResourceNames>) -> Ve
             MemberState::Unknown | MemberState::Mute | MemberState::Gone => return None,
         };
         let document = member.server_document()?;
-        let listed = names_by_version([document.core(), document.apis()].into_iter().map(AsRef::as_ref));
-        let serves = |path: &str| {
-            listed.get(path).zip(versions.get(path)).is_some_and(|(listed, wanted)| !listed.0.is_disjoint(&wanted.0))
+        let listed = GroupsByName::new([document.core(), document.apis()].into_iter().map(AsRef::as_ref));
+        let serves = |path: &str, wanted: &ResourceNames| {
+            let (group, version) = group_version_of(path);
+            listed.versions(group, version).flat_map(names).any(|name| wanted.0.contains(&name))
         };
-        let paths: HashSet<Box<str>> = versions.keys().filter(|path| serves(path.as_ref())).cloned().collect();
+        let paths = versions.iter().filter(|(path, wanted)| serves(path, wanted));
+        let paths: HashSet<Box<str>> = paths.map(|(path, _)| path.clone()).collect();
         (!paths.is_empty()).then(|| Contributor {
             server: member.server.clone(),
             is_live,
@@ -99,14 +148,10 @@ fn contributors(view: &View, versions: &BTreeMap<Box<str>, ResourceNames>) -> Ve
     members.collect()
 }
 
-fn names_by_version<'g>(documents: impl Iterator<Item = &'g GroupDiscoveryList>) -> HashMap<Box<str>, ResourceNames> {
-    let mut names: HashMap<Box<str>, ResourceNames> = HashMap::new();
-    for (group, version) in documents.flat_map(GroupDiscoveryList::versions) {
-        let path = match &*group.name {
-            "" => format!("api/{}", version.name),
-            group => format!("apis/{group}/{}", version.name),
-        };
-        names.entry(path.into()).or_default().extend(version);
+/// The opposite of [`version_path`].
+fn group_version_of(path: &str) -> (&str, &str) {
+    match path.strip_prefix("apis/").and_then(|path| path.split_once('/')) {
+        Some(group_version) => group_version,
+        None => ("", path.trim_start_matches("api/")),
     }
-    names
 }
