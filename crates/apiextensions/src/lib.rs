@@ -8,6 +8,7 @@ pub mod conversion;
 pub mod custom_resource;
 pub mod definition;
 pub mod discovery;
+mod embedded;
 mod finalizers;
 pub mod json_path;
 pub mod lifecycle;
@@ -20,5 +21,6 @@ pub mod validation;
 
 pub use custom_resource::CustomResourceVersion;
 pub use definition::Definition;
+pub use embedded::validate_embedded_metadata;
 pub use finalizers::finalizer_warnings;
 pub use rules::{RuleOutcome, Rules};

@@ -26,6 +26,7 @@ mod webhook_url;
 
 use std::collections::{BTreeMap, HashSet};
 
+use ::schema::structural::MetadataType;
 use api::FieldError;
 use api::json::JsonObject;
 use serde_json::Value;
@@ -56,6 +57,8 @@ const STORED_VERSION_ADVICE_SINCE: u8 = 33;
 pub struct ValidationOptions {
     /// The second number of the release: 36 of 1.36.
     pub minor: u8,
+    /// The type of the metadata of objects in the release.
+    pub object_meta: MetadataType<'static>,
 }
 
 /// Validates a new definition.

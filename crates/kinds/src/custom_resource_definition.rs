@@ -14,6 +14,7 @@ use object::unstructured::metadata_string;
 
 use crate::feature_gates::FeatureGates;
 use crate::strategy::{KindStrategy, LENIENT_RULES};
+use crate::types::object_meta_of;
 use crate::update_validation::ObjectUpdate;
 
 pub(crate) static STRATEGY: KindStrategy = KindStrategy {
@@ -43,7 +44,7 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
 };
 
 fn options(gates: &FeatureGates) -> ValidationOptions {
-    ValidationOptions { minor: gates.release().minor() }
+    ValidationOptions { minor: gates.release().minor(), object_meta: object_meta_of(gates.release()) }
 }
 
 fn validate_update(update: ObjectUpdate<'_>, subresource: &str) -> Vec<FieldError> {

@@ -98,7 +98,7 @@ pub use served_resources::{ServedResource, ServedResources, StoredResource};
 pub use service::keep_allocated_values;
 pub use service::validation::validate_service_addresses;
 pub use strategy::{AdmissionObject, KindStrategy, SubresourceStrategy};
-pub use types::types_of;
+pub use types::{object_meta_of, types_of};
 pub use verbs::VerbSet;
 
 #[cfg(test)]

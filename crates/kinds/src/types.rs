@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use schema::structural::MetadataType;
 use schema::{TypeTable, Types};
 
 use crate::release::Release;
@@ -14,6 +15,12 @@ static TABLE: LazyLock<TypeTable> = LazyLock::new(|| TypeTable::parse(include_st
 /// The built-in types of a release.
 pub fn types_of(release: Release) -> Types<'static> {
     TABLE.in_release(release.minor())
+}
+
+/// The type of the metadata of all objects in a release.
+pub fn object_meta_of(release: Release) -> MetadataType<'static> {
+    let found = types_of(release).for_definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+    found.expect("every release has object metadata")
 }
 
 #[cfg(test)]

@@ -29,6 +29,11 @@ const MAX_DEPTH: usize = 1000;
 /// Memory that a compiled pattern may use.
 const MAX_PROGRAM_BYTES: usize = 4 << 20;
 
+/// Patterns of at most so many states fit into the memory: only larger ones must be compiled to know.
+const FITTING_STATES: u64 = 20_000;
+/// The same for patterns with Unicode classes, some of which have more states than they count.
+const FITTING_UNICODE_STATES: u64 = 2_000;
+
 /// A pattern that is known to be valid.
 #[derive(Clone, Debug)]
 pub struct Translated {
@@ -40,6 +45,16 @@ pub struct Translated {
 /// Compiles a pattern of Go's syntax.
 pub fn compile(pattern: &str) -> Result<Regex, PatternError> {
     build(pattern, &translate(pattern)?)
+}
+
+/// Checks that a pattern of Go's syntax compiles.
+pub fn check(pattern: &str) -> Result<(), PatternError> {
+    let translated = translate(pattern)?;
+    let has_unicode_class = pattern.contains(r"\p") || pattern.contains(r"\P");
+    match translated.states <= if has_unicode_class { FITTING_UNICODE_STATES } else { FITTING_STATES } {
+        true => Ok(()),
+        false => build(pattern, &translated).map(drop),
+    }
 }
 
 /// Compiles a translated pattern; takes time in proportion to its states.

@@ -45,6 +45,31 @@ fn patterns_match_as_in_go() {
 }
 
 #[test]
+fn largest_patterns_that_are_checked_without_compiling_compile() {
+    for (part, limit) in [
+        (".{1,1000}", FITTING_STATES),
+        ("(?s:.){1,1000}", FITTING_STATES),
+        (r"\W{1,1000}", FITTING_STATES),
+        ("[^a]{1,1000}", FITTING_STATES),
+        (r"[\x{80}-\x{10FFFF}]{1,1000}", FITTING_STATES),
+        ("(?i)(abcdefghijklmnopqrstuvwxyz){1,1000}", FITTING_STATES),
+        ("(?i)[ǅKſ]{1,1000}", FITTING_STATES),
+        (r"\bx{1,1000}", FITTING_STATES),
+        (r"\p{L}", FITTING_UNICODE_STATES),
+        (r"(?i)[^\p{L}\p{N}\p{S}\p{M}\p{P}]", FITTING_UNICODE_STATES),
+    ] {
+        let states = translate(part).unwrap().states;
+        let largest = part.repeat(usize::try_from(limit / states).unwrap());
+        assert!(translate(&largest).unwrap().states <= limit, "{part}");
+        assert!(compile(&largest).is_ok(), "{part}: {limit} states do not fit");
+        assert_eq!(check(&largest), Ok(()));
+    }
+    let large = r"\p{L}{1,1000}\p{N}{1,1000}";
+    assert_eq!(check(large), compile(large).map(drop));
+    assert_eq!(check("a**"), compile("a**").map(drop));
+}
+
+#[test]
 fn errors_are_gos() {
     for (pattern, error) in [
         ("a**", "invalid nested repetition operator: `**`"),

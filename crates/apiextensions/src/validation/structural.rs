@@ -231,7 +231,7 @@ impl StructuralChecks {
         }
         let pattern = node.text("pattern");
         if !pattern.is_empty()
-            && let Err(problem) = re2::compile(pattern)
+            && let Err(problem) = re2::check(pattern)
         {
             let detail = format!("must be a valid regular expression, but isn't: {problem}");
             errors.push(FieldError::invalid(format!("{path}.pattern"), pattern, detail));

@@ -2,5 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod lifecycle;
+mod options;
 mod recorded;
 mod releases;
+
+use options::options;

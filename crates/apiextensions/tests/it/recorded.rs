@@ -5,6 +5,8 @@
 //! from the manifest to the old state, and edits from there to the new one. Errors and warnings are sorted, because
 //! Kubernetes has those below a map in random order.
 
+use std::sync::LazyLock;
+
 use api::json::JsonObject;
 use apiextensions::lifecycle::{add_stored_version, set_defaults, set_initial_status};
 use apiextensions::validation::{
@@ -12,9 +14,11 @@ use apiextensions::validation::{
 };
 use serde_json::Value;
 
+use crate::options;
+
 const CASES: &str = include_str!("data/definitions.jsonl");
 
-const OPTIONS: ValidationOptions = ValidationOptions { minor: 36 };
+static OPTIONS: LazyLock<ValidationOptions> = LazyLock::new(|| options(36));
 
 #[test]
 fn verdicts_equal_those_of_kubernetes() {

@@ -6,6 +6,8 @@ use apiextensions::validation::{ValidationOptions, validate_definition, validate
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
+use crate::options;
+
 fn definition(version: &Value) -> JsonObject {
     let mut definition = json!({
         "metadata": {"name": "widgets.ex.io"},
@@ -26,7 +28,7 @@ fn with_schema(spec: &Value) -> JsonObject {
 fn check(expected: &Expect, result: impl Fn(&ValidationOptions) -> Vec<String>) {
     let mut lines: Vec<(u8, Vec<String>)> = Vec::new();
     for minor in 31..=37 {
-        let result = result(&ValidationOptions { minor });
+        let result = result(&options(minor));
         if lines.last().is_none_or(|(_, last)| *last != result) {
             lines.push((minor, result));
         }

@@ -1,13 +1,18 @@
 //! A case: a schema with rules and objects, and what a server says about them, in the form of the recorded table.
 
+#[path = "../it/options.rs"]
+mod options;
+
 use std::sync::Arc;
 
 use api::FieldError;
 use apiextensions::rules::Rules;
-use apiextensions::validation::{ValidationOptions, validate_definition, validate_definition_update};
+use apiextensions::validation::{validate_definition, validate_definition_update};
 use k8s_cel::Release;
 use schema::structural::StructuralSchema;
 use serde_json::{Map, Value, json};
+
+use options::options;
 
 /// Checks the schema as a definition is written, and evaluates the rules for every pair of objects.
 pub(crate) fn run(case: &Value) -> Value {
@@ -23,7 +28,7 @@ pub(crate) fn run(case: &Value) -> Value {
 
 /// Validates a definition with the schema, as a new one or as an update of one with the stored schema.
 fn check(case: &Value) -> Vec<FieldError> {
-    let (new, options) = (definition(&case["schema"]), ValidationOptions { minor: 36 });
+    let (new, options) = (definition(&case["schema"]), options(36));
     match case.get("oldSchema") {
         None => validate_definition(&new, &options),
         Some(stored) => validate_definition_update(&definition(stored), &new, &options),

@@ -77,7 +77,8 @@ impl CheckedConditions {
 type ConditionChange = (&'static str, Option<DefinitionCondition>);
 
 fn decide_structural(live: &LiveDefinition) -> Option<ConditionChange> {
-    let wanted = structural_condition(&live.definition, &ValidationOptions { minor: live.release.minor() });
+    let options = ValidationOptions { minor: live.release.minor(), object_meta: live.object_meta() };
+    let wanted = structural_condition(&live.definition, &options);
     (find(live, NON_STRUCTURAL) != wanted.as_ref()).then_some((NON_STRUCTURAL, wanted))
 }
 

@@ -6,19 +6,14 @@ use api::json::JsonObject;
 use api::{FieldError, GroupVersionKind, Status};
 use apiextensions::conversion::is_empty_object;
 use apiextensions::rules::unchecked_rules_error;
-use apiextensions::{CustomResourceVersion, Rules};
-use kinds::types_of;
-use object::rules::NameRule;
-use object::unstructured::metadata_string;
-use object::{KindRules, StoredObject, validate};
+use apiextensions::{CustomResourceVersion, Rules, validate_embedded_metadata};
+use kinds::object_meta_of;
+use object::StoredObject;
 use schema::structural::{DecodeError, MetadataType, StructuralSchema};
 use serde_json::Value;
 
 use super::LiveDefinition;
 use super::conversion::{RequestConversions, failure_status};
-
-/// The definition of object metadata in OpenAPI documents.
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// The schema of a version, compiled when the first object needs it.
 #[derive(Debug)]
@@ -206,18 +201,8 @@ impl LiveDefinition {
     }
 
     pub(crate) fn object_meta(&self) -> MetadataType<'static> {
-        types_of(self.release).for_definition(OBJECT_META).expect("every release has object metadata")
+        object_meta_of(self.release)
     }
-}
-
-/// Validates the metadata of an embedded resource, which may have a namespace, and a name of any kind.
-fn validate_embedded_metadata(object: &JsonObject) -> Vec<FieldError> {
-    let scope = match metadata_string(object, "namespace") {
-        "" => api::KindScope::Cluster,
-        _ => api::KindScope::Namespaced,
-    };
-    let rules = KindRules { scope, name_rule: NameRule::PathSegment, ..KindRules::NAMESPACED };
-    validate::validate_metadata(object, &rules)
 }
 
 /// The version in `apiVersion`, without the group.
@@ -235,22 +220,4 @@ fn validate_kind(object: &JsonObject, expected: GroupVersionKind<&str>) -> Vec<F
         (found != wanted).then(|| FieldError::invalid(field, found, format!("must be {wanted}")))
     });
     wrong.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn embedded_resource_may_have_namespace_and_any_name() {
-        let errors = |metadata: Value| {
-            let object = JsonObject::from_iter([("metadata".to_owned(), metadata)]);
-            validate_embedded_metadata(&object).iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(errors(json!({"name": "system:N!", "generateName": "X!"})), [""; 0]);
-        assert_eq!(errors(json!({"name": "a", "namespace": "b"})), [""; 0]);
-        assert_eq!(errors(json!({"name": "a/b"})), [r#"metadata.name: Invalid value: "a/b": may not contain '/'"#]);
-    }
 }

@@ -34,6 +34,31 @@ pub(super) fn repair(object: &mut JsonObject, schema: &SchemaNode, is_resource: 
     let _ = walk.object(object, schema, is_resource);
 }
 
+/// Decodes and validates `apiVersion`, `kind` and `metadata` of the resources in a value of a node. With `is_resource` the value is
+/// one itself.
+pub(super) fn check(
+    value: &mut Value,
+    schema: &SchemaNode,
+    is_resource: bool,
+    metadata: MetadataType<'_>,
+    validator: MetadataValidator<'_>,
+) -> Vec<FieldError> {
+    let mut decoding = Coercion { metadata, path: String::new(), unknown: Vec::new(), is_lenient: false };
+    let decoded = match &mut *value {
+        Value::Object(object) => decoding.object(object, schema, is_resource),
+        other => decoding.value(other, schema),
+    };
+    if let Err(error) = decoded {
+        return vec![error];
+    }
+    let mut walk = Validation { metadata, validator, path: String::new(), errors: Vec::new() };
+    match value {
+        Value::Object(object) => walk.object(object, schema, is_resource),
+        other => walk.value(other, schema),
+    }
+    walk.errors
+}
+
 struct Coercion<'t> {
     metadata: MetadataType<'t>,
     path: String,
@@ -134,7 +159,7 @@ pub(super) fn validate(
     validator: MetadataValidator<'_>,
 ) -> Vec<FieldError> {
     let mut walk = Validation { metadata, validator, path: String::new(), errors: Vec::new() };
-    walk.object(object, schema);
+    walk.object(object, schema, false);
     walk.errors
 }
 
@@ -146,8 +171,8 @@ struct Validation<'t> {
 }
 
 impl Validation<'_> {
-    fn object(&mut self, object: &JsonObject, schema: &SchemaNode) {
-        if schema.is_embedded_resource() {
+    fn object(&mut self, object: &JsonObject, schema: &SchemaNode, is_resource: bool) {
+        if is_resource || schema.is_embedded_resource() {
             self.resource(object);
         }
         for (name, value) in object {
@@ -169,7 +194,7 @@ impl Validation<'_> {
 
     fn value(&mut self, value: &Value, schema: &SchemaNode) {
         match value {
-            Value::Object(object) => self.object(object, schema),
+            Value::Object(object) => self.object(object, schema, false),
             Value::Array(items) => {
                 let Some(schema) = schema.items() else { return };
                 let length = self.path.len();
