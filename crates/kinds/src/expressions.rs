@@ -1,6 +1,8 @@
 //! Expressions of the Common Expression Language within objects: what they can refer to, and what they must evaluate to.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use k8s_cel::{DeclType, Environment, Field as TypeField, ListKind, Program, Release, Type};
 
@@ -25,8 +27,8 @@ pub fn declare_admission_variables(environment: Environment, variables: Admissio
     let mut environment = environment
         .variable("object", DeclType::dynamic())
         .variable("oldObject", DeclType::dynamic())
-        .shared_variable("namespaceObject", Arc::new(namespace_type()))
-        .shared_variable("request", Arc::new(request_type()));
+        .shared_variable("namespaceObject", Arc::clone(&NAMESPACE_TYPE))
+        .shared_variable("request", Arc::clone(&REQUEST_TYPE));
     if variables.params {
         environment = environment.variable("params", DeclType::dynamic());
     }
@@ -47,8 +49,8 @@ pub fn declare_type_checked_variables(
     let environment = environment
         .shared_variable("object", object.clone())
         .shared_variable("oldObject", object.clone())
-        .shared_variable("namespaceObject", Arc::new(namespace_type()))
-        .shared_variable("request", Arc::new(request_type()))
+        .shared_variable("namespaceObject", Arc::clone(&NAMESPACE_TYPE))
+        .shared_variable("request", Arc::clone(&REQUEST_TYPE))
         .variable("authorizer", DeclType::library("kubernetes.authorization.Authorizer"));
     match params {
         Some(params) => environment.shared_variable("params", params),
@@ -74,16 +76,32 @@ pub(crate) fn device_environment(field: Field<'_>) -> Environment {
 /// Attributes and capacities of one device.
 const DEVICE_ENTRIES_MAX: u64 = 32;
 
-/// Adds the variables that expressions of a policy define for those after them.
-pub fn with_variables(environment: &Environment, variables: &[(String, DeclType)]) -> Environment {
-    let fields = variables.iter().map(|(name, decl)| TypeField::new(name.clone(), decl.clone()).required());
-    let decl = DeclType::named_object("kubernetes.variables", fields);
-    environment.clone().shared_variable("variables", Arc::new(decl))
+/// The variables that expressions of a policy define for those after them.
+#[derive(Clone, Debug, Default)]
+pub struct DefinedVariables(HashMap<String, DeclType>);
+
+impl DefinedVariables {
+    /// Defines a variable by an expression of this type.
+    pub fn define(&mut self, name: &str, value_type: Option<&Type>) {
+        self.0.insert(name.to_owned(), value_type.map_or_else(DeclType::dynamic, declared_type));
+    }
+
+    /// Declares those of them that an expression may mention: the types of thousands, declared for each of thousands of
+    /// expressions, would take minutes.
+    pub fn declare_for(&self, expression: &str, environment: Environment) -> Environment {
+        let words = expression.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+        let mentioned = words.flat_map(|word| [Some(word.into()), k8s_cel::unescape(word)]).flatten();
+        let fields = mentioned
+            .filter_map(|name: Cow<'_, str>| self.0.get_key_value(&*name))
+            .map(|(name, decl)| TypeField::new(name.clone(), decl.clone()).required());
+        let decl = DeclType::named_object("kubernetes.variables", fields);
+        environment.shared_variable("variables", Arc::new(decl))
+    }
 }
 
 /// The type of a variable with this value, as far as declarations can tell. Like in Kubernetes, objects and values of
 /// libraries are of any type.
-pub fn declared_type(value: &Type) -> DeclType {
+fn declared_type(value: &Type) -> DeclType {
     match value {
         Type::Bool => DeclType::bool(),
         Type::Int => DeclType::int(),
@@ -165,6 +183,9 @@ fn texts() -> DeclType {
 fn object_of(name: &str, fields: &[(&str, DeclType)]) -> DeclType {
     DeclType::named_object(name, fields.iter().map(|(name, decl)| TypeField::new(*name, decl.clone())))
 }
+
+static REQUEST_TYPE: LazyLock<Arc<DeclType>> = LazyLock::new(|| Arc::new(request_type()));
+static NAMESPACE_TYPE: LazyLock<Arc<DeclType>> = LazyLock::new(|| Arc::new(namespace_type()));
 
 fn request_type() -> DeclType {
     let text = || DeclType::string(None);

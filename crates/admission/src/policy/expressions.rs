@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_cel::{Authorizer, DeclType, Environment, EvalError, Evaluation, Input, LazyFields, Program, Type, Value};
-use kinds::expressions::{AdmissionVariables, declare_admission_variables, declared_type, with_variables};
+use k8s_cel::{Authorizer, Environment, EvalError, Evaluation, Input, LazyFields, Program, Type, Value};
+use kinds::expressions::{AdmissionVariables, DefinedVariables, declare_admission_variables};
 
 use crate::chain::Clock;
 use crate::webhook::OUT_OF_BUDGET;
@@ -32,26 +32,30 @@ pub(crate) struct Variable {
 pub(crate) struct Compiler {
     release: k8s_cel::Release,
     has_params: bool,
-    declared: Vec<(String, DeclType)>,
+    variables: DefinedVariables,
 }
 
 impl Compiler {
     pub(crate) fn new(release: k8s_cel::Release, has_params: bool) -> Self {
-        Self { release, has_params, declared: Vec::new() }
+        Self { release, has_params, variables: DefinedVariables::default() }
     }
 
-    pub(crate) fn environment(&self, authorizer: bool) -> Environment {
+    /// What an expression can use.
+    pub(crate) fn environment(&self, expression: &str, authorizer: bool) -> Environment {
         let variables = AdmissionVariables { params: self.has_params, authorizer };
         let base = Environment::for_stored_expressions(self.release);
-        with_variables(&declare_admission_variables(base, variables), &self.declared)
+        self.variables.declare_for(expression, declare_admission_variables(base, variables))
+    }
+
+    /// Compiles an expression that must evaluate to a type; `wanted` names it in the error.
+    pub(crate) fn compile(&self, text: &str, is_accepted: impl Fn(&Type) -> bool, wanted: &str) -> Expression {
+        Expression::compile(text, &self.environment(text, true), is_accepted, wanted)
     }
 
     /// Compiles a variable, which later expressions can use.
     pub(crate) fn variable(&mut self, name: &str, text: &str) -> Variable {
-        let expression = Expression::compile(text, &self.environment(true), |_| true, "");
-        let declared =
-            expression.program.as_ref().map_or_else(|_| DeclType::dynamic(), |it| declared_type(it.output_type()));
-        self.declared.push((name.to_owned(), declared));
+        let expression = Expression::compile(text, &self.environment(text, true), |_| true, "");
+        self.variables.define(name, expression.program.as_ref().ok().map(|program| program.output_type()));
         Variable { name: name.to_owned(), expression }
     }
 }

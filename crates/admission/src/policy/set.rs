@@ -165,10 +165,9 @@ impl Policy {
         let variables: Vec<Variable> = objects(&spec, &["variables"])
             .map(|variable| compiler.variable(text(variable, &["name"]), text(variable, &["expression"])))
             .collect();
-        let environment = compiler.environment(true);
         let is_bool = |found: &Type| matches!(found, Type::Bool);
         let conditions = objects(&spec, &["matchConditions"])
-            .map(|condition| Expression::compile(text(condition, &["expression"]), &environment, is_bool, "bool"))
+            .map(|condition| compiler.compile(text(condition, &["expression"]), is_bool, "bool"))
             .collect();
         let rules = if is_mutating { mutating_rules(&spec, &compiler) } else { validating_rules(&spec, &compiler) };
         Self {
@@ -187,17 +186,18 @@ impl Policy {
 }
 
 fn validating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {
-    let (environment, of_messages) = (compiler.environment(true), compiler.environment(false));
     let is_bool = |found: &Type| matches!(found, Type::Bool);
     let is_string = |found: &Type| matches!(found, Type::String);
     let validations = objects(spec, &["validations"])
         .map(|validation| {
             let of_message = text(validation, &["messageExpression"]);
             Validation {
-                expression: Expression::compile(text(validation, &["expression"]), &environment, is_bool, "bool"),
+                expression: compiler.compile(text(validation, &["expression"]), is_bool, "bool"),
                 message: text(validation, &["message"]).to_owned(),
-                message_expression: (!of_message.is_empty())
-                    .then(|| Expression::compile(of_message, &of_messages, is_string, "string")),
+                message_expression: (!of_message.is_empty()).then(|| {
+                    let environment = compiler.environment(of_message, false);
+                    Expression::compile(of_message, &environment, is_string, "string")
+                }),
                 reason: text(validation, &["reason"]).to_owned(),
             }
         })
@@ -206,7 +206,7 @@ fn validating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {
     let annotations = objects(spec, &["auditAnnotations"])
         .map(|annotation| {
             let value = text(annotation, &["valueExpression"]);
-            let value = Expression::compile(value, &environment, is_text_or_null, "one of [string null_type]");
+            let value = compiler.compile(value, is_text_or_null, "one of [string null_type]");
             (text(annotation, &["key"]).to_owned(), value)
         })
         .collect();
@@ -214,7 +214,7 @@ fn validating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {
 }
 
 fn mutating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {
-    let environment = compiler.environment(true).patch_types();
+    let environment = |source: &str| compiler.environment(source, true).patch_types();
     let is_named = |found: &Type, name: &str| matches!(found, Type::Object(_)) && found.to_string() == name;
     let mutations = objects(spec, &["mutations"])
         .map(|mutation| {
@@ -222,10 +222,10 @@ fn mutating_rules(spec: &JsonObject, compiler: &Compiler) -> PolicyRules {
             let expression = if is_json_patch {
                 let is_patch = |found: &Type| matches!(found, Type::List(item) if is_named(item, "JSONPatch"));
                 let source = text(mutation, &["jsonPatch", "expression"]);
-                Expression::compile(source, &environment, is_patch, "list(JSONPatch)")
+                Expression::compile(source, &environment(source), is_patch, "list(JSONPatch)")
             } else {
                 let source = text(mutation, &["applyConfiguration", "expression"]);
-                Expression::compile(source, &environment, |found| is_named(found, "Object"), "Object")
+                Expression::compile(source, &environment(source), |found| is_named(found, "Object"), "Object")
             };
             Mutation { is_json_patch, expression }
         })

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use api::json::JsonObject;
 use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
-use k8s_cel::{DeclType, Environment};
-use kinds::expressions::{declare_type_checked_variables, declared_type, with_variables};
+use k8s_cel::{CompileError, DeclType, Environment, Program};
+use kinds::expressions::{DefinedVariables, declare_type_checked_variables};
 use object::unstructured::{nested_object, objects, text, texts};
 
 /// Kinds of one rule that are checked, as in Kubernetes.
@@ -74,12 +74,12 @@ pub fn type_check(policy: &JsonObject, types: &dyn CheckedTypes, release: k8s_ce
         .collect();
     let params = param_kind(policy);
     let params = params.map(|kind| types.type_of(kind.borrowed()).unwrap_or_else(DeclType::dynamic));
-    let environments: Vec<(GroupVersionKind, Environment)> = kinds
+    let scopes: Vec<(GroupVersionKind, Scope)> = kinds
         .into_iter()
         .filter_map(|(group, version, kind)| {
             let kind = GroupVersionKind { group, version, kind };
             let object = types.type_of(kind.borrowed())?;
-            Some((kind, environment(policy, object, params.clone(), release)))
+            Some((kind, Scope::of(policy, object, params.clone(), release)))
         })
         .collect();
     let mut warnings = Vec::new();
@@ -89,10 +89,10 @@ pub fn type_check(policy: &JsonObject, types: &dyn CheckedTypes, release: k8s_ce
             if expression.is_empty() && name == "messageExpression" {
                 continue;
             }
-            let issues: Vec<String> = environments
+            let issues: Vec<String> = scopes
                 .iter()
-                .filter_map(|(kind, environment)| {
-                    let issues = environment.compile(expression).err()?;
+                .filter_map(|(kind, scope)| {
+                    let issues = scope.compile(expression).err()?;
                     Some(format!("{kind}: {issues}\n"))
                 })
                 .collect();
@@ -105,20 +105,26 @@ pub fn type_check(policy: &JsonObject, types: &dyn CheckedTypes, release: k8s_ce
     warnings
 }
 
-fn environment(
-    policy: &JsonObject,
-    object: DeclType,
-    params: Option<DeclType>,
-    release: k8s_cel::Release,
-) -> Environment {
-    let base = Environment::for_stored_expressions(release);
-    let params = params.map(|params| Arc::new(params.named("Params")));
-    let base = declare_type_checked_variables(base, &Arc::new(object.named("Object")), params);
-    let mut declared: Vec<(String, DeclType)> = Vec::new();
-    for variable in objects(policy, &["spec", "variables"]) {
-        let program = with_variables(&base, &declared).compile(text(variable, &["expression"]));
-        let decl = program.map_or_else(|_| DeclType::dynamic(), |program| declared_type(program.output_type()));
-        declared.push((text(variable, &["name"]).to_owned(), decl));
+/// What expressions of a policy can use when the policy is about objects of one kind.
+struct Scope {
+    environment: Environment,
+    variables: DefinedVariables,
+}
+
+impl Scope {
+    fn of(policy: &JsonObject, object: DeclType, params: Option<DeclType>, release: k8s_cel::Release) -> Self {
+        let base = Environment::for_stored_expressions(release);
+        let params = params.map(|params| Arc::new(params.named("Params")));
+        let environment = declare_type_checked_variables(base, &Arc::new(object.named("Object")), params);
+        let mut scope = Self { environment, variables: DefinedVariables::default() };
+        for variable in objects(policy, &["spec", "variables"]) {
+            let program = scope.compile(text(variable, &["expression"])).ok();
+            scope.variables.define(text(variable, &["name"]), program.as_ref().map(Program::output_type));
+        }
+        scope
     }
-    with_variables(&base, &declared)
+
+    fn compile(&self, expression: &str) -> Result<Program, CompileError> {
+        self.variables.declare_for(expression, self.environment.clone()).compile(expression)
+    }
 }

@@ -6,7 +6,7 @@ use api::validation::{validate_dns1035_label, validate_dns1123_subdomain, valida
 use k8s_cel::{DeclType, Environment, Type};
 
 use super::matching::{FAILURE_POLICIES, REINVOCATION_POLICIES, check_match_conditions, check_match_resources};
-use crate::expressions::{AdmissionVariables, admission_environment, declared_type, with_variables};
+use crate::expressions::{AdmissionVariables, DefinedVariables, admission_environment};
 use crate::validation::Field;
 use crate::validation::conditions::check_conditions;
 
@@ -143,7 +143,7 @@ fn check_param_kind(params: Field<'_>) {
 
 /// What expressions of a policy can refer to.
 struct PolicyScope {
-    variables: Vec<(String, DeclType)>,
+    variables: DefinedVariables,
     has_variables: bool,
     has_params: bool,
 }
@@ -153,7 +153,7 @@ impl PolicyScope {
     fn of(spec: Field<'_>, has_variables: bool) -> Self {
         let has_params = spec.at("paramKind").is_present();
         check_match_conditions(spec.at("matchConditions"), has_params);
-        let mut scope = Self { variables: Vec::new(), has_variables, has_params };
+        let mut scope = Self { variables: DefinedVariables::default(), has_variables, has_params };
         for variable in spec.at("variables").items() {
             let (name, expression) = (variable.at("name"), variable.at("expression"));
             if name.text().trim().is_empty() {
@@ -166,15 +166,14 @@ impl PolicyScope {
                 continue;
             }
             let program = expression.compiled(expression.text(), &scope.environment(expression, true));
-            let decl = program.map_or_else(DeclType::dynamic, |program| declared_type(program.output_type()));
-            scope.variables.push((name.text().to_owned(), decl));
+            scope.variables.define(name.text(), program.as_ref().map(|program| program.output_type()));
         }
         scope
     }
 
     fn environment(&self, field: Field<'_>, authorizer: bool) -> Environment {
         let environment = admission_environment(field, AdmissionVariables { params: self.has_params, authorizer });
-        if self.has_variables { with_variables(&environment, &self.variables) } else { environment }
+        if self.has_variables { self.variables.declare_for(field.text(), environment) } else { environment }
     }
 }
 
