@@ -91,8 +91,6 @@ impl Encodings {
     pub const JSON: Self = Self(1);
     /// JSON and YAML.
     pub const JSON_AND_YAML: Self = Self(1 | 2);
-    /// JSON and protobuf.
-    pub const JSON_AND_PROTOBUF: Self = Self(1 | 4);
     /// JSON, YAML and protobuf.
     pub const ALL: Self = Self(1 | 2 | 4);
 

@@ -4,8 +4,9 @@
 //! with the current definitions and hashes only those that changed. The hash of a document is made from the hashes of its
 //! inputs, so the index needs no document, and a document is encoded only when a client requests it.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use apiextensions::definition::ResourceNames;
 use apiextensions::openapi::{ReleaseParameters, describe, document, input_hash, is_structural};
@@ -38,6 +39,10 @@ pub(crate) struct OpenApiDocuments {
 #[derive(Clone, Debug, Default)]
 struct CustomIndex {
     revision: Revision,
+    /// The names of the definitions of that revision, by address, which no other has while it is referenced: those that are still
+    /// there have not changed.
+    derived_from: HashMap<usize, (Weak<LiveDefinition>, Arc<str>)>,
+    /// The established ones.
     definitions: BTreeMap<Arc<str>, Arc<DefinitionInputs>>,
     /// By path below `/openapi/v3/`.
     versions: BTreeMap<Arc<str>, Arc<VersionInputs>>,
@@ -201,22 +206,22 @@ impl OpenApiDocuments {
     /// Brings an index to the state of these definitions.
     fn update(&self, index: &mut CustomIndex, custom: &CustomResources) {
         (index.revision, index.index) = (custom.revision(), OnceLock::new());
-        let established = || custom.definitions().filter(|live| live.definition.is_established());
-        let mut changed: Vec<(Arc<str>, Option<DefinitionInputs>)> = established()
-            .filter(|live| {
-                !index.definitions.get(&*live.definition.metadata.name).is_some_and(|known| known.is_from(live))
-            })
-            .map(|live| (live.definition.metadata.name.as_str().into(), Some(DefinitionInputs::new(live))))
-            .collect();
-        let new = changed.iter().filter(|(name, _)| !index.definitions.contains_key(name)).count();
-        if index.definitions.len() + new > established().count() {
-            let is_established = |name: &str| Some(custom.definition(name)?.live.definition.is_established());
-            let is_gone = |name: &&Arc<str>| !is_established(name).unwrap_or_default();
-            changed.extend(index.definitions.keys().filter(is_gone).map(|name| (name.clone(), None)));
+        let current: HashMap<usize, &Arc<LiveDefinition>> =
+            custom.definitions().map(|live| (Arc::as_ptr(live).addr(), live)).collect();
+        let mut changed: BTreeMap<Arc<str>, Option<Arc<DefinitionInputs>>> = BTreeMap::new();
+        let gone = index.derived_from.extract_if(|address, _| !current.contains_key(address));
+        changed.extend(gone.map(|(_, (_, name))| (name, None)));
+        for (address, live) in current {
+            let Entry::Vacant(entry) = index.derived_from.entry(address) else { continue };
+            let name: Arc<str> = live.definition.metadata.name.as_str().into();
+            entry.insert((Arc::downgrade(live), name.clone()));
+            if live.definition.is_established() {
+                let known = index.definitions.get(&name).filter(|known| known.is_from(live)).cloned();
+                changed.insert(name, Some(known.unwrap_or_else(|| Arc::new(DefinitionInputs::new(live)))));
+            }
         }
         let mut touched: BTreeMap<Arc<str>, Vec<VersionPart>> = BTreeMap::new();
         for (name, inputs) in changed {
-            let inputs = inputs.map(Arc::new);
             let last = match &inputs {
                 Some(inputs) => index.definitions.insert(name.clone(), inputs.clone()),
                 None => index.definitions.remove(&name),

@@ -2,8 +2,7 @@
 
 use api::json::JsonObject;
 use api::media::{
-    Encoding, Encodings, MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate,
-    negotiate_stream,
+    Encoding, MetaVersion, NegotiatedMediaType, ObjectOffer, Transform, TransformKind, negotiate, negotiate_stream,
 };
 use api::metadata::ListMeta;
 use api::{Status, protobuf, query};
@@ -36,10 +35,6 @@ pub(crate) enum MetadataEncoding {
     Protobuf,
 }
 
-/// What watches offer: YAML cannot be streamed, and full objects have no protobuf.
-const WATCH_OFFER: ObjectOffer =
-    ObjectOffer { object: Encodings::JSON, table: Encodings::JSON, metadata: Encodings::JSON_AND_PROTOBUF };
-
 impl ObjectRepresentation {
     /// Negotiates the representation of an object or list.
     pub(crate) fn negotiate(accept: &str, query: &str) -> Result<Self, Status> {
@@ -53,7 +48,7 @@ impl ObjectRepresentation {
 
     /// Negotiates the representation of objects in watch events.
     pub(crate) fn negotiate_stream(accept: &str, query: &str) -> Result<Self, Status> {
-        Self::from_media_type(negotiate_stream(accept, WATCH_OFFER)?, query)
+        Self::from_media_type(negotiate_stream(accept, ObjectOffer::CUSTOM)?, query)
     }
 
     fn from_media_type(accepted: NegotiatedMediaType, query: &str) -> Result<Self, Status> {

@@ -103,9 +103,11 @@ pub fn negotiate(accept: &str, offer: ObjectOffer) -> Result<NegotiatedMediaType
 
 /// Selects encoding and transform of watch events. Only the first match counts, even if it cannot be streamed.
 pub fn negotiate_stream(accept: &str, offer: ObjectOffer) -> Result<NegotiatedMediaType, NotAcceptable> {
-    choose_media_type(accept, offer)
-        .filter(|accepted| accepted.encoding.watch_media_type().is_some())
-        .ok_or(NotAcceptable { offered: offer.all_encodings(), streaming: true })
+    let accepted = negotiate(accept, offer)?;
+    match accepted.encoding.watch_media_type() {
+        Some(_) => Ok(accepted),
+        None => Err(NotAcceptable { offered: offer.all_encodings(), streaming: true }),
+    }
 }
 
 /// Returns the first clause, in preference order, for which the endpoint offers encoding and transform.

@@ -44,17 +44,17 @@ pub(super) fn check(
     validator: MetadataValidator<'_>,
 ) -> Vec<FieldError> {
     let mut decoding = Coercion { metadata, path: String::new(), unknown: Vec::new(), is_lenient: false };
-    let decoded = match &mut *value {
-        Value::Object(object) => decoding.object(object, schema, is_resource),
-        other => decoding.value(other, schema),
+    let decoded = match value.as_object_mut() {
+        Some(object) => decoding.object(object, schema, is_resource),
+        None => decoding.value(value, schema),
     };
     if let Err(error) = decoded {
         return vec![error];
     }
     let mut walk = Validation { metadata, validator, path: String::new(), errors: Vec::new() };
-    match value {
-        Value::Object(object) => walk.object(object, schema, is_resource),
-        other => walk.value(other, schema),
+    match value.as_object() {
+        Some(object) => walk.object(object, schema, is_resource),
+        None => walk.value(value, schema),
     }
     walk.errors
 }

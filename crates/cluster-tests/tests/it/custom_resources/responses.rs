@@ -166,16 +166,12 @@ pub(crate) fn recorded() -> Vec<String> {
 pub(crate) const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
     ("create from protobuf", "the handler of kube-apiserver panics"),
     ("create at a name", "a right to create one name would create any"),
-    ("get protobuf", "no protobuf for objects and errors"),
-    ("get text", "YAML and protobuf are not offered"),
-    ("watch in a bad form", "YAML and protobuf are not offered"),
     ("get a subresource of a subresource", "kube-apiserver ignores the rest of the path"),
     ("list with a bad continue token", "text of another base64 decoder"),
     ("watch from a bad revision", "400 is the better code"),
     ("update of another uid", "no text about the storage key"),
     ("update the scale with another kind", "no text about the source of kube-apiserver"),
     ("get a table of the scale", "a Scale has no table"),
-    ("delete of the collection", "no empty continue token"),
 ];
 
 /// The cases in which two servers differ, without the known ones; and known ones in which they do not.
