@@ -173,8 +173,7 @@ impl Fixture {
         case: &Case,
         respond: &dyn Fn(&str, &Value) -> Result<Value, CallFailure>,
     ) -> (Result<Option<Value>, Status>, Notes) {
-        let set = PluginSet::from_flags(self.release, self.plugins, &[], |name| self.plugins.contains(&name));
-        let chain = Chain::new(&set.unwrap(), self.settings.clone(), FeatureGates::new(self.release));
+        let chain = self.chain();
         let mut answers = Answers::default();
         loop {
             let (result, write) = self.with_write(case, &answers, |mut write, context| {
@@ -198,6 +197,11 @@ impl Fixture {
                 }
             }
         }
+    }
+
+    fn chain(&self) -> Chain {
+        let set = PluginSet::from_flags(self.release, self.plugins, &[], |name| self.plugins.contains(&name));
+        Chain::new(&set.unwrap(), self.settings.clone(), FeatureGates::new(self.release))
     }
 
     /// Prepares one run of a case.

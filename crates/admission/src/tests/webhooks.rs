@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::{Case, Fixture, object};
-use crate::{CallFailure, Operation, WebhookSet};
+use crate::{Answers, CallFailure, Interruption, Operation, WebhookSet};
 
 const BOTH: &[&str] = &["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
@@ -136,6 +136,42 @@ fn selectors_match_labels_as_earlier_webhooks_left_them() {
     result.unwrap();
     let called: Vec<String> = fixture.calls.take().into_iter().map(|(name, _)| name).collect();
     assert_eq!(called, ["changes", "added"]);
+}
+
+#[test]
+fn webhook_is_called_again_only_if_it_would_be_sent_something_else() {
+    let hook = |changed: Value| {
+        let mut hook = object(json!({"name": "w.x.y"}));
+        hook.extend(object(changed));
+        server(&[], &[configuration("c", &[Value::Object(hook)])])
+    };
+    let calls = |fixture: &Fixture, case: &Case, answers: &Answers| {
+        let mut calls = Vec::new();
+        let chain = fixture.chain();
+        fixture.with_write(case, answers, |mut write, context| match chain.validate(&mut write, context) {
+            Ok(()) => {}
+            Err(Interruption::CallsNeeded(needed)) => calls = needed,
+            Err(Interruption::Refused(status)) => panic!("{status:?}"),
+        });
+        calls
+    };
+    let mut answers = Answers::default();
+    for call in calls(&hook(json!({})), &config_map(), &answers) {
+        answers.add(&call, "uid-1", Ok(allow().to_string().as_bytes()));
+    }
+    let mut other = config_map();
+    other.object.as_mut().unwrap()["data"] = json!({});
+    for (changed, case, expected) in [
+        (json!({}), config_map(), 0),
+        (json!({"failurePolicy": "Ignore", "objectSelector": {}, "matchPolicy": "Exact"}), config_map(), 0),
+        (json!({"clientConfig": {"url": "https://localhost:2/x"}}), config_map(), 1),
+        (json!({"clientConfig": {"url": "https://localhost:1/x", "caBundle": "eA=="}}), config_map(), 1),
+        (json!({"timeoutSeconds": 3}), config_map(), 1),
+        (json!({"admissionReviewVersions": ["v1beta1"]}), config_map(), 1),
+        (json!({}), other, 1),
+    ] {
+        assert_eq!(calls(&hook(changed.clone()), &case, &answers).len(), expected, "{changed}");
+    }
 }
 
 /// Checks the response to the client under both failure policies.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::configuration::Webhook;
+use super::configuration::{ClientConfig, ConfigurationKind, Webhook};
 use super::response::{Answer, CallFailure};
 use super::review::ReviewTemplate;
 
@@ -18,8 +18,19 @@ pub struct PendingCall {
 /// Answers so far, one set per request.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// By the fingerprint of the webhook, its id, and the review without uid.
-    by_call: HashMap<(u64, String, ReviewTemplate), Arc<Answer>>,
+    by_call: HashMap<CallKey, Arc<Answer>>,
+}
+
+/// What is sent, and where. A webhook whose configuration changes otherwise is not called again.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CallKey {
+    kind: ConfigurationKind,
+    id: String,
+    client: ClientConfig,
+    /// The webhook learns it with the call.
+    timeout_seconds: u32,
+    /// Without uid.
+    review: ReviewTemplate,
 }
 
 impl PendingCall {
@@ -32,8 +43,15 @@ impl PendingCall {
         self.review.with_uid(uid)
     }
 
-    fn key(&self) -> (u64, String, ReviewTemplate) {
-        (self.webhook.fingerprint, self.webhook.id.clone(), self.review.clone())
+    fn key(&self) -> CallKey {
+        let Webhook { kind, id, client, timeout_seconds, .. } = &*self.webhook;
+        CallKey {
+            kind: *kind,
+            id: id.clone(),
+            client: client.clone(),
+            timeout_seconds: *timeout_seconds,
+            review: self.review.clone(),
+        }
     }
 }
 

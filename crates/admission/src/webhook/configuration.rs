@@ -1,7 +1,6 @@
 //! Webhook configurations as one compiled snapshot.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use api::json::JsonObject;
@@ -9,7 +8,6 @@ use api::selector::LabelSelector;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use object::unstructured::{integer, metadata_string, nested_object, objects, text, texts};
-use serde_json::Value;
 
 use super::conditions::{MatchCondition, compile_conditions};
 use super::selector::parse_label_selector;
@@ -105,8 +103,6 @@ pub struct Webhook {
     pub(crate) is_reinvoked: bool,
     /// Unique among the webhooks of all configurations of its kind.
     pub(crate) id: String,
-    /// Differs if any field of the webhook differs.
-    pub(crate) fingerprint: u64,
 }
 
 /// Which writes a webhook, a policy or a binding is for.
@@ -261,8 +257,6 @@ impl Webhook {
         release: k8s_cel::Release,
     ) -> Self {
         let timeout = integer(webhook, &["timeoutSeconds"]).and_then(|seconds| u32::try_from(seconds).ok());
-        let mut hasher = DefaultHasher::new();
-        Value::Object(webhook.clone()).to_string().hash(&mut hasher);
         Self {
             kind,
             configuration: configuration.to_owned(),
@@ -283,7 +277,6 @@ impl Webhook {
             review_versions: texts(webhook, &["admissionReviewVersions"]).map(str::to_owned).collect(),
             is_reinvoked: text(webhook, &["reinvocationPolicy"]) == "IfNeeded",
             id,
-            fingerprint: hasher.finish(),
         }
     }
 }

@@ -65,6 +65,15 @@ impl ExecutionTracker {
         }
     }
 
+    /// Records that a write failed because the fence of its definition changed.
+    fn record_changed_fence<E>(&self, written: &Result<WriteOutcome, WriteError<E>>, fence: Option<&Compare>) {
+        if let (Err(WriteError::ConditionChanged { key, as_of }), Some(fence)) = (written, fence)
+            && *key == fence.key
+        {
+            self.definition_changed_at.store(as_of.0, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn is_executed(&self) -> bool {
         self.is_executed.load(Ordering::Relaxed)
     }
@@ -198,11 +207,7 @@ impl RequestContext<'_> {
                 break Err(WriteError::TooManyConflicts);
             }
         };
-        if let (Err(WriteError::ConditionChanged { key, as_of }), Some(fence)) = (&written, fence)
-            && *key == fence.key
-        {
-            self.execution.definition_changed_at.store(as_of.0, Ordering::Relaxed);
-        }
+        self.execution.record_changed_fence(&written, fence);
         self.admission.observe_checks(self.server);
         self.end_turns(&written);
         self.execution.record_outcome(&written);

@@ -126,9 +126,6 @@ impl RequestContext<'_> {
             Uncharged::Refused(refusal) => refusal,
         };
         if !std::mem::replace(&mut self.execution.quota.state.lock().is_view_current, true) {
-            for quota in charge.namespace.known.lock().0.values_mut() {
-                quota.forget_counted(&charge.check.resource);
-            }
             return self.catch_up_for_quotas().await;
         }
         self.server.admission.observe_plugin("ResourceQuota", charge.check.operation, true, elapsed);
@@ -293,7 +290,7 @@ impl RequestContext<'_> {
                     known.0.insert(key.clone(), KnownQuota::of_other_writer(quota, revision));
                 }
                 let known = &known.0[&key];
-                (known.since, (!known.has_usage(&check.resource)).then(|| known.quota.clone()))
+                (known.since, (!known.is_charged(&check.resource)).then(|| known.quota.clone()))
             };
             // Objects may be in the cache a moment later than a quota that another writer charged with them.
             if let Some(quota) = uncounted

@@ -24,10 +24,9 @@ use bytes::Bytes;
 use edge::Response;
 use http::StatusCode;
 use managedfields::FieldManager;
-use object::StoredObject;
 use object::table::ColumnDefinitions;
 use object::unstructured::{self, metadata_mut};
-use parking_lot::Mutex;
+use object::{Rejection, StoredObject};
 use registry::{WriteDecision, WriteError, WriteOutcome};
 use store::Compare;
 
@@ -57,10 +56,25 @@ pub(super) struct ObjectWrite<'a> {
     may_drop_managed_fields: bool,
     /// Set once the store refused the object with managed fields.
     drops_managed_fields: AtomicBool,
-    /// The state, as it would be stored, that an update asks for which removes the object with its last finalizer.
-    removed_state: Mutex<Bytes>,
-    /// The name of a new object after mutating admission, which may have changed it; that of the last decision.
-    admitted_name: Mutex<Option<String>>,
+}
+
+/// What a write does.
+enum ObjectDecision {
+    /// Stores these bytes.
+    Put(Bytes),
+    /// Removes an object with its last finalizer. The response shows the state that the update asks for, as it would be
+    /// stored.
+    Remove(Bytes),
+    Keep,
+}
+
+/// A new object after mutating admission.
+struct AdmittedObject {
+    object: JsonObject,
+    /// Admission may have changed the name that the request has.
+    name: String,
+    /// Refused last, where kube-apiserver writes.
+    revision_check: Result<(), Rejection>,
 }
 
 /// The state that a request asks for.
@@ -91,8 +105,6 @@ impl<'a> ObjectWrite<'a> {
             random: fastrand::u64(..),
             may_drop_managed_fields: true,
             drops_managed_fields: AtomicBool::new(false),
-            removed_state: Mutex::default(),
-            admitted_name: Mutex::default(),
         }
     }
 
@@ -133,13 +145,15 @@ impl<'a> ObjectWrite<'a> {
         let (mut is_taken, mut is_terminating, mut renamed_to) = (false, false, None);
         let decide = |current: Option<&StoredObject>| {
             is_taken = false;
-            let decision = self.decide(None, RequestedState::Sent(object.clone()));
+            renamed_to = None;
+            self.context.execution.clear_warnings();
+            let admitted = self.admit_new(RequestedState::Sent(object.clone()))?;
             // Webhooks and policies may choose another name: then the decision is made again for the key of that name.
-            renamed_to = self.admitted_name.lock().take().filter(|admitted| admitted != name);
-            if renamed_to.is_some() {
+            if admitted.name != name {
+                renamed_to = Some(admitted.name);
                 return Err(Status::internal_error("admission changed the name of the object"));
             }
-            let decision = decision?;
+            let decision = self.decide_create(admitted)?;
             if current.is_none() {
                 return Ok(decision);
             }
@@ -229,17 +243,18 @@ impl<'a> ObjectWrite<'a> {
     }
 
     /// Decides a write on the current state: all steps between the request and the store.
-    fn decide(&self, live: Option<LiveObject<'_>>, requested: RequestedState) -> Result<WriteDecision, Status> {
+    fn decide(&self, live: Option<LiveObject<'_>>, requested: RequestedState) -> Result<ObjectDecision, Status> {
         self.context.execution.clear_warnings();
         match live {
-            None => self.decide_create(requested),
+            None => self.decide_create(self.admit_new(requested)?),
             Some(live) => self.decide_update(&live, requested),
         }
     }
 
-    fn decide_create(&self, requested: RequestedState) -> Result<WriteDecision, Status> {
+    /// The steps of a create up to mutating admission.
+    fn admit_new(&self, requested: RequestedState) -> Result<AdmittedObject, Status> {
         let (mut new, is_recorded) = requested.into_parts();
-        // Refused last, where kube-apiserver writes: a dry run does not write, and an apply drops the revision.
+        // A dry run does not write, and an apply drops the revision.
         let revision_check = match is_recorded || self.options.is_dry_run {
             true => Ok(()),
             false => object::metadata::reject_resource_version(&new),
@@ -249,7 +264,13 @@ impl<'a> ObjectWrite<'a> {
             self.record_fields(None, &mut new)?;
         }
         self.admit(None, &mut new)?;
-        self.check_place_of_new(&mut new)?;
+        let name = self.check_place_of_new(&mut new)?;
+        Ok(AdmittedObject { object: new, name, revision_check })
+    }
+
+    /// The steps of a create from mutating admission on.
+    fn decide_create(&self, admitted: AdmittedObject) -> Result<ObjectDecision, Status> {
+        let AdmittedObject { object: mut new, revision_check, .. } = admitted;
         self.check_escalation(None, &new)?;
         self.prepare_create(&mut new)?;
         self.allocate(None, &mut new)?;
@@ -257,10 +278,10 @@ impl<'a> ObjectWrite<'a> {
         self.context.authorize_create()?;
         self.check_admission(None, &mut new)?;
         revision_check.map_err(|rejection| self.rejection_of_new(rejection, &new))?;
-        self.put(new)
+        Ok(ObjectDecision::Put(self.encode(new)?))
     }
 
-    fn decide_update(&self, live: &LiveObject<'_>, requested: RequestedState) -> Result<WriteDecision, Status> {
+    fn decide_update(&self, live: &LiveObject<'_>, requested: RequestedState) -> Result<ObjectDecision, Status> {
         let old = live.object;
         let (mut new, is_recorded) = requested.into_parts();
         self.complete_update(old, &mut new);
@@ -278,13 +299,12 @@ impl<'a> ObjectWrite<'a> {
         self.check_admission(Some(old), &mut new)?;
         if (self.context.resource.strategy().is_removed_by_update)(old, &new) {
             self.context.release_allocations(old)?;
-            *self.removed_state.lock() = self.encode(new)?;
-            return Ok(WriteDecision::Delete);
+            return Ok(ObjectDecision::Remove(self.encode(new)?));
         }
         if object::metadata::is_no_op(old, &new) && !live.is_outdated {
-            return Ok(WriteDecision::Keep);
+            return Ok(ObjectDecision::Keep);
         }
-        self.put(new)
+        Ok(ObjectDecision::Put(self.encode(new)?))
     }
 
     fn allocate(&self, old: Option<&JsonObject>, new: &mut JsonObject) -> Result<(), Status> {
@@ -302,10 +322,6 @@ impl<'a> ObjectWrite<'a> {
         ResourceTypes::new(resource, &server.feature_gates, &target.subresource)
     }
 
-    fn put(&self, object: JsonObject) -> Result<WriteDecision, Status> {
-        Ok(WriteDecision::Put { value: self.encode(object)?, ttl: self.context.resource.rules().ttl })
-    }
-
     /// Encodes an object in the storage version.
     fn encode(&self, mut object: JsonObject) -> Result<Bytes, Status> {
         if self.drops_managed_fields.load(Ordering::Relaxed) {
@@ -320,19 +336,23 @@ impl<'a> ObjectWrite<'a> {
         &self,
         name: &str,
         conditions: &[Compare],
-        mut decide: impl FnMut(Option<&StoredObject>) -> Result<WriteDecision, Status>,
+        mut decide: impl FnMut(Option<&StoredObject>) -> Result<ObjectDecision, Status>,
     ) -> Result<(StatusCode, StoredObject), WriteError<Status>> {
         let context = self.context;
-        let mut dry_run_decision = None;
+        let mut decided_state = None;
         let mut stored_before = None;
         let mut decide = |current: Option<&StoredObject>| {
             let decision = decide(current)?;
             stored_before = current.cloned();
-            if self.options.is_dry_run {
-                dry_run_decision = Some(decision);
-                return Ok(WriteDecision::Keep);
-            }
-            Ok(decision)
+            let (write, state) = match decision {
+                ObjectDecision::Put(value) => {
+                    (WriteDecision::Put { value: value.clone(), ttl: context.resource.rules().ttl }, Some(value))
+                }
+                ObjectDecision::Remove(state) => (WriteDecision::Delete, Some(state)),
+                ObjectDecision::Keep => (WriteDecision::Keep, None),
+            };
+            decided_state = state;
+            Ok(if self.options.is_dry_run { WriteDecision::Keep } else { write })
         };
         let written = loop {
             let key = context.object_key(name);
@@ -348,12 +368,12 @@ impl<'a> ObjectWrite<'a> {
         let code = if stored_before.is_none() { StatusCode::CREATED } else { StatusCode::OK };
         let revision = stored_before.as_ref().map_or(0, |stored| stored.revision);
         let unstored = |value: &[u8]| StoredObject::from_storage(value, revision).expect("the value was just encoded");
-        let stored = match (written, dry_run_decision) {
+        let stored = match (written, decided_state) {
             (WriteOutcome::Put(stored), _) => stored,
-            (_, Some(WriteDecision::Put { value, .. })) => unstored(&value),
-            // The update removed the last finalizer: respond with the state that it asks for.
-            (WriteOutcome::Deleted(_), _) | (_, Some(WriteDecision::Delete)) => unstored(&self.removed_state.lock()),
-            (WriteOutcome::Unchanged, _) => stored_before.ok_or_else(|| WriteError::Refused(context.not_found()))?,
+            (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged, Some(state)) => unstored(&state),
+            (WriteOutcome::Deleted(_) | WriteOutcome::Unchanged, None) => {
+                stored_before.ok_or_else(|| WriteError::Refused(context.not_found()))?
+            }
         };
         Ok((code, stored))
     }

@@ -50,7 +50,7 @@ pub(super) struct KnownQuota {
 /// What is known of the objects of a resource that a quota covers.
 #[derive(Debug)]
 enum KnownUsage {
-    /// What they used when they were counted, after the last write of another writer.
+    /// What they used when the last check counted them, after the last write of another writer.
     Counted(ResourceList),
     /// The status includes them.
     Charged,
@@ -72,18 +72,14 @@ impl KnownQuota {
         Self { quota, revision, charged: None, since: revision, usage: HashMap::new() }
     }
 
-    pub(super) fn has_usage(&self, resource: &GroupResource) -> bool {
-        self.usage.contains_key(resource)
+    /// True if the status includes the objects of a resource, so that they need not be counted.
+    pub(super) fn is_charged(&self, resource: &GroupResource) -> bool {
+        matches!(self.usage.get(resource), Some(KnownUsage::Charged))
     }
 
     pub(super) fn set_counted(&mut self, resource: &GroupResource, usage: ResourceList) {
-        self.usage.entry(resource.clone()).or_insert(KnownUsage::Counted(usage));
-    }
-
-    /// Forgets what was counted, so that it is counted again.
-    pub(super) fn forget_counted(&mut self, resource: &GroupResource) {
-        if let Some(KnownUsage::Counted(_)) = self.usage.get(resource) {
-            self.usage.remove(resource);
+        if !self.is_charged(resource) {
+            self.usage.insert(resource.clone(), KnownUsage::Counted(usage));
         }
     }
 

@@ -31,17 +31,19 @@ impl ObjectWrite<'_> {
     }
 
     /// Checks the name and namespace that admission left: they must be those of the key under which the object is stored.
-    pub(super) fn check_place_of_new(&self, object: &mut JsonObject) -> Result<(), Status> {
+    /// Returns the name, which the caller of a create compares.
+    pub(super) fn check_place_of_new(&self, object: &mut JsonObject) -> Result<String, Status> {
         let context = self.context;
         decode::ensure_namespace_matches(object, context.namespace())
             .map_err(|rejection| self.rejection_of_new(rejection, object))?;
         match &*context.target.name {
-            // Of a create the caller compares the name with that of the key.
-            "" => *self.admitted_name.lock() = Some(self.name_of_new(object)),
-            name => decode::ensure_name_matches(object, name)
-                .map_err(|rejection| self.rejection_of_new(rejection, object))?,
+            "" => Ok(self.name_of_new(object)),
+            name => {
+                decode::ensure_name_matches(object, name)
+                    .map_err(|rejection| self.rejection_of_new(rejection, object))?;
+                Ok(name.to_owned())
+            }
         }
-        Ok(())
     }
 
     /// Applies the rules of metadata and status to a new object.

@@ -209,6 +209,24 @@ fn exhausted_quota_refuses_before_a_taken_name_does() {
 }
 
 #[test]
+fn usage_that_another_writer_lowers_is_counted_again() {
+    for_each_store_async(async |client| {
+        assert_eq!(client.create(QUOTAS, &quota(&json!({"secrets": "3"}))).await.status, 201);
+        for name in ["one", "two"] {
+            assert_eq!(client.create(SECRETS, &secret(name)).await.status, 201);
+        }
+        let path = format!("{QUOTAS}/q");
+        let mut lowered = client.get(&path).await.json();
+        lowered["status"]["used"]["secrets"] = json!("0");
+        let updated = client.update(&format!("{path}/status"), &lowered).await;
+        assert_eq!(updated.status, 200, "{}", updated.summary());
+        assert_eq!(client.create(SECRETS, &secret("three")).await.status, 201);
+        assert_eq!(client.get(&path).await.json()["status"]["used"], json!({"secrets": "3"}));
+        assert_eq!(client.create(SECRETS, &secret("four")).await.status, 403);
+    });
+}
+
+#[test]
 fn controller_fills_status_and_frees_after_deletion() {
     let folder = tempfile::tempdir().unwrap();
     let server = start_on_sqlite(folder.path(), &["--controllers=*"]);
