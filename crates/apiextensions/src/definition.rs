@@ -287,8 +287,8 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Reads a definition in the form of `v1` that was converted from the stored JSON `text` of an older version. The schemas share the text if they
-    /// are there in the form in which this program writes them.
+    /// Reads a definition in the form of `v1` that was converted from the stored JSON `text` of an older version. The
+    /// schemas share the text if they are there in the form in which this program writes them.
     pub fn from_converted(object: &JsonObject, text: &Bytes) -> Result<Self, serde_json::Error> {
         let mut definition = Self::deserialize(object)?;
         let sources = object.get("spec").and_then(|spec| spec["versions"].as_array()).into_iter().flatten();

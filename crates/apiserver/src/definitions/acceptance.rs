@@ -213,8 +213,9 @@ impl DefinitionController {
         }
     }
 
-    /// The guard key of a group whose only definition is this one. While the key still has the revision
-    /// in the result, no server has accepted a name since, so that the key may go together with the definition: absent, it stands for a group without names.
+    /// The guard key of a group whose only definition is this one. While the key still has the revision in the result, no
+    /// server has accepted a name since, so that the key may go together with the definition: absent, it stands for a group
+    /// without names.
     pub(super) async fn unused_guard(&self, definition: &Definition) -> Result<UnusedGuard, Status> {
         let group = &*definition.spec.group;
         let is_last = || {
