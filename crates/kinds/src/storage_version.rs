@@ -10,7 +10,6 @@ use object::table::Column;
 use object::table::cells::{AGE, NAME, first_few_cell, string_cell_or, string_column};
 use object::unstructured::objects;
 use object::{Rejection, unstructured};
-use serde_json::Value;
 
 use crate::reset_fields;
 use crate::strategy::{KindStrategy, RULES, SubresourceStrategy};
@@ -30,15 +29,16 @@ pub(crate) static STRATEGY: KindStrategy = KindStrategy {
     ..KindStrategy::DEFAULT
 };
 
-/// Initializes a new object, and rejects a name that is not `<group>.<resource>`. Metadata validation rejects an absent
-/// name.
+/// Initializes a new object, and rejects a name, or the beginning of a generated one, that is not `<group>.<resource>`.
+/// Metadata validation rejects an absent name.
 fn prepare_for_create(object: &mut JsonObject) -> Result<(), Rejection> {
     for part in ["spec", "status"] {
         object.entry(part).or_insert_with(|| JsonObject::new().into());
     }
-    let name = object.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
-    let errors = name.filter(|name| !name.is_empty()).map(validation::validate_name).unwrap_or_default();
-    Rejection::ensure_no_errors(errors)
+    let names = ["generateName", "name"].map(|field| (field, unstructured::metadata_string(object, field)));
+    let given = names.into_iter().filter(|(_, name)| !name.is_empty());
+    let errors = given.flat_map(|(field, name)| validation::validate_name(&format!("metadata.{field}"), name));
+    Rejection::ensure_no_errors(errors.collect())
 }
 
 /// Rejects an invalid status.

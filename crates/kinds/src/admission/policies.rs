@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use api::validation::{validate_dns1035_label, validate_dns1123_subdomain, validate_label_key};
-use k8s_cel::{DeclType, Environment, Type};
+use k8s_cel::{Environment, Type};
 
 use super::matching::{FAILURE_POLICIES, REINVOCATION_POLICIES, check_match_conditions, check_match_resources};
 use crate::expressions::{AdmissionVariables, DefinedVariables, admission_environment};

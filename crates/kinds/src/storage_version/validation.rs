@@ -11,8 +11,8 @@ const NOT_AN_API_VERSION: &str = "an apiVersion is a DNS-1035 label, which must 
      'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?') with an optional DNS subdomain prefix and '/' \
      (e.g. 'example.com/MyVersion')";
 
-/// The errors of a name.
-pub(crate) fn validate_name(name: &str) -> Vec<FieldError> {
+/// The errors of a name, or of the beginning of one to generate, which is held to the same form.
+pub(crate) fn validate_name(field: &str, name: &str) -> Vec<FieldError> {
     let faults = match name.rsplit_once('.') {
         None => vec!["name must be in the form of <group>.<resource>".to_owned()],
         Some((group, resource)) => {
@@ -20,7 +20,7 @@ pub(crate) fn validate_name(name: &str) -> Vec<FieldError> {
             of_group.chain(prefix_messages("the resource segment ", validate_dns1035_label(resource))).collect()
         }
     };
-    faults.into_iter().map(|fault| FieldError::invalid("metadata.name", name, fault)).collect()
+    faults.into_iter().map(|fault| FieldError::invalid(field, name, fault)).collect()
 }
 
 /// The errors of a status.

@@ -9,7 +9,7 @@ fn describe(errors: &[FieldError]) -> String {
 
 #[track_caller]
 fn check_name(text: &str, expected: &Expect) {
-    expected.assert_eq(&describe(&validate_name(text)));
+    expected.assert_eq(&describe(&validate_name("metadata.name", text)));
 }
 
 #[track_caller]
@@ -21,7 +21,7 @@ fn check(json: &str, expected: &Expect) {
 #[test]
 fn validate_name_requires_group_and_resource() {
     for fine in ["core.pods", "apps.deployments", "rbac.authorization.k8s.io.roles"] {
-        assert_eq!(validate_name(fine), [], "{fine}");
+        assert_eq!(validate_name("metadata.name", fine), [], "{fine}");
     }
     check_name(
         "pods",
