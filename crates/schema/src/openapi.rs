@@ -145,19 +145,18 @@ impl OpenApiDocument {
     }
 }
 
-/// Characters of an entry of an index besides path and hash.
-const ENTRY_LENGTH: usize = r#","":{"serverRelativeURL":"/openapi/v3/?hash="}"#.len();
+/// Characters of an entry of an index, its hash and a usual path included.
+const ENTRY_LENGTH: usize = 256;
 
-/// Characters of the hash of each group-version that the hash of an index is made from: 256 bits.
-const INDEXED_HASH_LENGTH: usize = 64;
+/// Characters of the hash of each group-version that the hash of an index is made from: 128 bits.
+const INDEXED_HASH_LENGTH: usize = 32;
 
-/// The index of group-versions, from the path and the hash of each, sorted by path. Its own hash is that of what the entries differ
-/// in: with thousands of group-versions, hashing the body takes longer than writing it.
-pub fn index_document<'d>(addresses: impl Iterator<Item = (&'d str, &'d str)> + Clone) -> OpenApiDocument {
-    let start = |hash: &'d str| hash.get(..INDEXED_HASH_LENGTH).unwrap_or(hash);
-    let hash = hash(addresses.clone().flat_map(|(path, hash)| [path, " ", start(hash), " "]).map(str::as_bytes));
-    let length: usize = addresses.clone().map(|(path, hash)| 2 * path.len() + hash.len() + ENTRY_LENGTH).sum();
-    let mut body = String::with_capacity(length + ENTRY_LENGTH);
+/// The index of group-versions, from the path and the hash of each, sorted by path. Its own hash is that of what the entries
+/// differ in: with thousands of group-versions, hashing the body takes longer than writing it.
+pub fn index_document<'d>(addresses: impl Iterator<Item = (&'d str, &'d str)>) -> OpenApiDocument {
+    let count = addresses.size_hint().0;
+    let mut body = String::with_capacity((count + 1) * ENTRY_LENGTH);
+    let mut differences = String::with_capacity((count + 1) * (INDEXED_HASH_LENGTH + ENTRY_LENGTH / 4));
     body.push_str(r#"{"paths":{"#);
     for (position, (path, hash)) in addresses.enumerate() {
         let separator = if position == 0 { "" } else { "," };
@@ -165,9 +164,12 @@ pub fn index_document<'d>(addresses: impl Iterator<Item = (&'d str, &'d str)> + 
         for piece in [separator, "\"", path, r#"":{"serverRelativeURL":"/openapi/v3/"#, path, "?hash=", hash, r#""}"#] {
             body.push_str(piece);
         }
+        for piece in [path, " ", hash.get(..INDEXED_HASH_LENGTH).unwrap_or(hash), " "] {
+            differences.push_str(piece);
+        }
     }
     body.push_str("}}");
-    OpenApiDocument { body: body.into_bytes().into(), hash }
+    OpenApiDocument { body: body.into_bytes().into(), hash: hash([differences.as_bytes()]) }
 }
 
 /// Parses an index: the hashes of the documents by path below `/openapi/v3/`. Documents without a hash are left out, and those whose
