@@ -37,7 +37,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use api::target::ResourceTarget;
+use api::target::{HttpMethod, ResourceTarget};
 use api::{GroupVersionResource, RouteMismatch, Status, Target};
 use bytes::Bytes;
 use edge::response::{json_response, page_not_found};
@@ -287,7 +287,8 @@ impl ApiServer {
                         (served.kind.scope, resource::offer(served, &target.subresource))
                     }
                 };
-                if let Some(resource) = resolved.as_ref().filter(|resource| resource.as_custom().is_some())
+                let custom = resolved.as_ref().filter(|resource| resource.as_custom().is_some());
+                if let Some(resource) = custom
                     && let Err(mismatch) = resource::check_custom_path(resource, target)
                 {
                     return match mismatch {
@@ -297,6 +298,8 @@ impl ApiServer {
                 }
                 match resource::check_path_and_method(scope, offer, target) {
                     Ok(()) => {}
+                    // Custom resources are served by verb, and that of HEAD is to get or list.
+                    Err(RouteMismatch::MethodNotAllowed) if custom.is_some() && target.method == HttpMethod::Head => {}
                     Err(RouteMismatch::NotFound) if !target.path_form.is_rooted => return Ok(page_not_found()),
                     Err(misfit) => return Err(Status::for_route_mismatch(misfit)),
                 }
