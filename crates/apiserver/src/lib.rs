@@ -273,12 +273,7 @@ impl ApiServer {
                 page.unwrap_or_else(|| Ok(page_not_found()))
             }
             Target::Resource(target) => {
-                let resolved = self.resolve(target.group_version_resource());
-                let resolved = match resolved {
-                    None if self.is_built_in(target) => None,
-                    None => self.resolve_custom(target.group_version_resource()).await?,
-                    found => found,
-                };
+                let resolved = self.resolve_requested(target).await?;
                 let (scope, offer) = match &resolved {
                     Some(resource) => (resource.scope(), resource.offer(&target.subresource)),
                     None => {
@@ -317,6 +312,15 @@ impl ApiServer {
                     None => Err(status_for_unimplemented(target)),
                 }
             }
+        }
+    }
+
+    /// The built-in or custom resource of a request; `None` if it is not stored here.
+    async fn resolve_requested(&self, target: &ResourceTarget<'_>) -> Result<Option<Arc<Resource>>, Status> {
+        match self.resolve(target.group_version_resource()) {
+            None if self.is_built_in(target) => Ok(None),
+            None => self.resolve_custom(target.group_version_resource()).await,
+            found => Ok(found),
         }
     }
 
