@@ -207,7 +207,11 @@ impl ObjectRepresentation {
 
     /// Encodes the ERROR event that ends a watch.
     pub(crate) fn encode_error_event(self, status: &Status) -> impl Iterator<Item = Bytes> {
-        self.encode_watch_event("ERROR", self.encode_status(status).trim_ascii_end().to_vec().into())
+        let mut object = self.encode_status(status);
+        if self.encoding() == Encoding::Json {
+            object.truncate(object.trim_ascii_end().len());
+        }
+        self.encode_watch_event("ERROR", object.into())
     }
 }
 
