@@ -23,8 +23,8 @@ pub use read::{ListPage, ListSelection, ReadError};
 pub use snapshot_reader::SnapshotReader;
 pub use watch::{CacheWatcher, WatchExpired};
 pub use write::{
-    CompanionResource, CompanionWrite, ComputedWrites, DecidedWrite, RawWriteOutcome, WriteCompletion, WriteConditions,
-    WriteDecision, WriteError, WriteOnceOutcome, WriteOutcome,
+    CompanionResource, CompanionWrite, ComputedWrites, DecidedWrite, RawWriteOutcome, WriteConditions, WriteDecision,
+    WriteError, WriteOnceOutcome, WriteOutcome,
 };
 
 /// The objects of one store. Clones share the cache and the barrier.

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use object::StoredObject;
 use store::{Compare, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
-use self::companions::NoCompletion;
-pub use self::companions::{CompanionResource, CompanionWrite, ComputedWrites, WriteCompletion};
+pub use self::companions::{CompanionResource, CompanionWrite, ComputedWrites};
 use crate::barrier::{BarrierClosed, Permit, PermitRequest};
 use crate::cache::{CachedEntry, CachedValue, ResourceCache};
 use crate::read::{check_decodable, decode_entry};
@@ -38,17 +37,19 @@ pub enum WriteDecision {
 }
 
 /// A decision on a key, with the writes to other keys that belong to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DecidedWrite {
     /// What happens to the key itself.
     pub decision: WriteDecision,
     /// Committed in the same transaction as the decision, and not at all if that is [`WriteDecision::Keep`].
     pub companions: Vec<CompanionWrite>,
+    /// Committed likewise.
+    pub computed: Option<ComputedWrites>,
 }
 
 impl From<WriteDecision> for DecidedWrite {
     fn from(decision: WriteDecision) -> Self {
-        Self { decision, companions: Vec::new() }
+        Self { decision, companions: Vec::new(), computed: None }
     }
 }
 
@@ -183,18 +184,20 @@ impl Registry {
         conditions: WriteConditions<'_>,
         decide: impl FnMut(Option<&StoredObject>) -> Result<DecidedWrite, E>,
     ) -> Result<WriteOutcome, WriteError<E>> {
-        self.write_completed(resource, resource_cache, key, conditions, decide, &NoCompletion).await
+        self.write_in_attempts(resource, resource_cache, key, conditions, decide, || false).await
     }
 
-    /// Like [`Self::write_with_companions`], where `completion` adds to each decision before it is committed.
-    pub async fn write_completed<E>(
+    /// Like [`Self::write_with_companions`], as one of several attempts of the caller: while `is_attempt` is true, the
+    /// caller does what the last decision lacked and writes again, so that a refusal of a new object is returned before the
+    /// newest state is read.
+    pub async fn write_in_attempts<E>(
         &self,
         resource: GroupResource<&str>,
         resource_cache: &ResourceCache,
         key: &Key,
         conditions: WriteConditions<'_>,
         mut decide: impl FnMut(Option<&StoredObject>) -> Result<DecidedWrite, E>,
-        completion: &dyn WriteCompletion<E>,
+        is_attempt: impl Fn() -> bool,
     ) -> Result<WriteOutcome, WriteError<E>> {
         let mut current = resource_cache.get(key);
         let mut is_newest = false;
@@ -204,12 +207,8 @@ impl Registry {
                 check_decodable(cached)?;
             }
             let decided = match decide(latest.and_then(stored_object)) {
-                Ok(decided) => complete(completion, decided).await,
-                refused @ Err(_) => refused,
-            };
-            let decided = match decided {
                 Ok(decided) if decided.decision != WriteDecision::Keep || is_newest => decided,
-                Err(refusal) if is_newest || latest.is_none() && completion.is_write_repeated() => {
+                Err(refusal) if is_newest || latest.is_none() && is_attempt() => {
                     return Err(WriteError::Refused(refusal));
                 }
                 // The decision may differ on the newest state.
@@ -224,7 +223,7 @@ impl Registry {
             }
             let latest_revision = latest.map(|cached| cached.revision);
             let target = WriteTarget { resource, resource_cache, key, expected_revision: latest_revision, conditions };
-            match self.commit_once(target, &decided, completion.computed().as_ref()).await? {
+            match self.commit_once(target, &decided).await? {
                 CommitOutcome::Committed(revision) => return Ok(write_outcome(decided.decision, revision)),
                 CommitOutcome::Conflict(found) => {
                     current = found.map(|entry| Arc::new(decode_entry(entry)));
@@ -249,7 +248,7 @@ impl Registry {
         for _ in 0..ATTEMPTS_MAX {
             let conditions = WriteConditions::default();
             let target = WriteTarget { resource, resource_cache, key, expected_revision, conditions };
-            match self.commit_once(target, &decided, None).await? {
+            match self.commit_once(target, &decided).await? {
                 CommitOutcome::Committed(revision) => {
                     return Ok(WriteOnceOutcome::Written(write_outcome(decided.decision, revision)));
                 }
@@ -285,11 +284,6 @@ impl Registry {
         })
     }
 
-    /// True if a write may have [`ComputedWrites`].
-    pub fn computes_writes(&self) -> bool {
-        self.store.as_computing().is_some()
-    }
-
     /// Waits until the barrier may permit writes of a resource. Callers bound the wait.
     pub async fn wait_until_permitted(&self, resource: GroupResource<&str>) {
         self.barrier.wait_until_permitted(resource).await;
@@ -300,14 +294,13 @@ impl Registry {
         &self,
         target: WriteTarget<'_>,
         decided: &DecidedWrite,
-        computed: Option<&ComputedWrites>,
     ) -> Result<CommitOutcome, WriteError<E>> {
-        let permit_requests = self.permit_requests(target, &decided.companions, computed);
+        let permit_requests = self.permit_requests(target, decided);
         let permits =
             permit_requests.iter().map(|request| self.barrier.permit(request)).collect::<Result<Vec<_>, _>>()?;
         let depended_on: Vec<Option<Option<Revision>>> =
             permits.iter().map(|permit| permit.condition.as_ref().map(|compare| compare.revision)).collect();
-        match self.persist(permits, target, decided, computed).await.map_err(WriteError::Store)? {
+        match self.persist(permits, target, decided).await.map_err(WriteError::Store)? {
             TransactionOutcome::Committed(revision) => Ok(CommitOutcome::Committed(revision)),
             TransactionOutcome::Conflict { current, revision } => {
                 let mut current = current.into_iter();
@@ -338,7 +331,7 @@ impl Registry {
                         return Err(WriteError::CompanionChanged { key, current: found, as_of: revision });
                     }
                 }
-                match computed {
+                match decided.computed {
                     Some(_) if !is_permit_stale => Err(WriteError::ComputationRefused),
                     Some(_) | None => Ok(CommitOutcome::Conflict(object)),
                 }
@@ -350,8 +343,7 @@ impl Registry {
     fn permit_requests<'a>(
         &self,
         target: WriteTarget<'a>,
-        companions: &'a [CompanionWrite],
-        computed: Option<&'a ComputedWrites>,
+        DecidedWrite { companions, computed, .. }: &'a DecidedWrite,
     ) -> Vec<PermitRequest<'a>> {
         let WriteTarget { resource, resource_cache, key, expected_revision, .. } = target;
         let author = self.author;
@@ -366,8 +358,8 @@ impl Registry {
             Some(beside(companion.resource.as_ref()?, &companion.key, companion.expected_revision.is_none()))
         });
         let of_computed = computed
-            .into_iter()
-            .flat_map(|computed| computed.ops.keys().iter().map(|key| beside(&computed.resource, key, false)));
+            .iter()
+            .flat_map(|computed| computed.values.keys().iter().map(|key| beside(&computed.resource, key, false)));
         std::iter::once(own).chain(of_companions).chain(of_computed).collect()
     }
 
@@ -376,8 +368,7 @@ impl Registry {
         &self,
         permits: Vec<Permit>,
         WriteTarget { key, expected_revision, conditions, .. }: WriteTarget<'_>,
-        DecidedWrite { decision, companions }: &DecidedWrite,
-        computed: Option<&ComputedWrites>,
+        DecidedWrite { decision, companions, computed }: &DecidedWrite,
     ) -> Result<TransactionOutcome, store::Error> {
         let own = Compare { key: key.clone(), revision: expected_revision };
         let beside = companions
@@ -394,10 +385,9 @@ impl Registry {
             .chain(conditions.ops.iter().cloned())
             .collect();
         let transaction = Transaction { compares, ops };
-        match (computed, self.store.as_computing()) {
-            (None, _) => self.store.commit(transaction).await,
-            (Some(computed), Some(store)) => store.commit_computed(transaction, computed.ops.clone()).await,
-            (Some(_), None) => Err(store::Error::Malformed { reason: "the store computes no operations".to_owned() }),
+        match computed {
+            None => self.store.commit(transaction).await,
+            Some(computed) => self.store.commit_computed(transaction, computed.values.clone()).await,
         }
     }
 
@@ -422,16 +412,6 @@ struct WriteTarget<'a> {
 enum CommitOutcome {
     Committed(Revision),
     Conflict(Option<StoreEntry>),
-}
-
-async fn complete<E>(completion: &dyn WriteCompletion<E>, mut decided: DecidedWrite) -> Result<DecidedWrite, E> {
-    if decided.decision != WriteDecision::Keep {
-        let completing = completion.complete(&mut decided);
-        if let Some(completing) = completing {
-            completing.await?;
-        }
-    }
-    Ok(decided)
 }
 
 fn op_of(key: &Key, decision: &WriteDecision) -> Option<Op> {

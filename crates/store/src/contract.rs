@@ -216,26 +216,48 @@ impl Transaction {
     }
 }
 
-/// Operations of a transaction that are computed from the state on which it is committed.
-pub trait ComputedOps: fmt::Debug + Send + Sync {
-    /// The keys that [`ComputedOps::compute`] reads, and the only ones that it changes.
+/// New values of existing keys, computed from the state on which a transaction is committed.
+pub trait ComputedValues: fmt::Debug + Send + Sync {
+    /// The keys that [`ComputedValues::compute`] reads, and the only ones that it changes.
     fn keys(&self) -> &[Key];
 
-    /// The operations, which may be none, or `None` to commit nothing. `current` holds the entry of each key, in order, with
-    /// the changes of the transactions before. `revision` is that of the transaction; it belongs to another one if the commit
-    /// fails. All writes of the store wait meanwhile, so that this must be quick.
-    fn compute(&self, current: &[Option<StoreEntry>], revision: Revision) -> Option<Vec<Op>>;
+    /// The new value of each key, in order, or `None` to commit nothing. A key without a new value stays as it is; an
+    /// absent key must not get one. `current` holds the state of each key.
+    ///
+    /// Called for every state on which the transaction may be committed; the last call before a conflict is about the
+    /// state that the conflict found. Other writes may wait meanwhile, so that this must be quick.
+    fn compute(&self, current: &[Option<KeyState>]) -> Option<Vec<Option<Bytes>>>;
 }
 
-/// A store that computes operations while it commits.
-pub trait ComputingStore {
-    /// Like [`Store::commit`], with more operations, computed once all comparisons hold. If they are refused, that is a
-    /// [`TransactionOutcome::Conflict`].
-    fn commit_computed(
-        &self,
-        transaction: Transaction,
-        computed: Arc<dyn ComputedOps>,
-    ) -> StoreFuture<'_, TransactionOutcome>;
+/// The state of a key from which a new value is computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyState {
+    /// The value.
+    pub value: Bytes,
+    /// The revision of a put of the key since which all its values were computed through this [`Store`]: other writers
+    /// have not changed it since.
+    pub since: Revision,
+}
+
+/// The puts of computed values.
+pub(crate) fn computed_puts(
+    keys: &[Key],
+    current: &[Option<KeyState>],
+    values: Vec<Option<Bytes>>,
+) -> Result<Vec<Op>, Error> {
+    let malformed = |reason: &str| Err(Error::Malformed { reason: reason.to_owned() });
+    if values.len() != keys.len() {
+        return malformed("a computation with too few or too many values");
+    }
+    let mut ops = Vec::new();
+    for ((key, state), value) in keys.iter().zip(current).zip(values) {
+        let Some(value) = value else { continue };
+        if state.is_none() {
+            return malformed("a computed value for an absent key");
+        }
+        ops.push(Op::Put { key: key.clone(), value, ttl: None });
+    }
+    Ok(ops)
 }
 
 /// The result of a transaction.
@@ -400,9 +422,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Commits a transaction atomically. The store never sends it a second time once it may have been committed.
     fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome>;
 
-    /// The store, if it computes operations while it commits.
-    fn as_computing(&self) -> Option<&dyn ComputingStore> {
-        None
+    /// Like [`Self::commit`], with puts that are computed from the state on which the comparisons hold. If the computation
+    /// refuses, that is a [`TransactionOutcome::Conflict`]. Only stores of tests cannot do it.
+    fn commit_computed(
+        &self,
+        _transaction: Transaction,
+        _computed: Arc<dyn ComputedValues>,
+    ) -> StoreFuture<'_, TransactionOutcome> {
+        Box::pin(std::future::ready(Err(Error::Malformed { reason: "the store computes no values".to_owned() })))
     }
 
     /// Watches the changes below `prefix` at and after `from`: none lost, none repeated, no transaction split. The

@@ -5,14 +5,16 @@
 //!
 //! Reading order: `proto` (messages), `connection` (one connection), `members` (failover), `failure` (classification of
 //! errors), then `reads`, `probe_batcher` (with `probe_connection`, which reads through `bdp_ping_filter`), `writes`,
-//! `leases` and `watch`.
+//! `computed_writes` (with `possible_states`), `leases` and `watch`.
 
 mod bdp_ping_filter;
+mod computed_writes;
 mod config;
 mod connection;
 mod failure;
 mod leases;
 mod members;
+mod possible_states;
 mod probe_batcher;
 mod probe_connection;
 mod proto;
@@ -28,6 +30,7 @@ use futures_util::FutureExt;
 use tasks::Tasks;
 use transport::serving::is_connection_thread;
 
+use self::computed_writes::ComputedGroups;
 pub use self::config::{Config, ConfigError, Timeouts};
 use self::connection::EtcdDialer;
 use self::leases::LeasePool;
@@ -36,7 +39,8 @@ use self::probe_batcher::ProbeBatcher;
 use self::probe_connection::ProbeConnection;
 pub use self::scan::EtcdScan;
 use crate::contract::{
-    Key, KeyRange, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction, TransactionOutcome, Watch,
+    ComputedValues, Key, KeyRange, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction,
+    TransactionOutcome, Watch,
 };
 
 /// A client of one etcd cluster. Its connections and watches end with the `Tasks` that it was opened with.
@@ -68,6 +72,7 @@ impl EtcdStore {
         let client = Arc::new(EtcdClient {
             members,
             lease_pool: LeasePool::default(),
+            computed_groups: ComputedGroups::default(),
             timeouts: config.timeouts,
             tasks: tasks.clone(),
         });
@@ -94,6 +99,7 @@ impl EtcdStore {
 struct EtcdClient {
     members: EtcdMembers,
     lease_pool: LeasePool,
+    computed_groups: ComputedGroups,
     timeouts: Timeouts,
     tasks: Tasks,
 }
@@ -109,6 +115,14 @@ impl Store for EtcdStore {
 
     fn commit(&self, transaction: Transaction) -> StoreFuture<'_, TransactionOutcome> {
         self.client.commit(transaction).boxed()
+    }
+
+    fn commit_computed(
+        &self,
+        transaction: Transaction,
+        computed: Arc<dyn ComputedValues>,
+    ) -> StoreFuture<'_, TransactionOutcome> {
+        async move { self.client.commit_computed(transaction, &*computed).await }.boxed()
     }
 
     fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch> {

@@ -13,6 +13,6 @@ pub mod etcd;
 pub mod sqlite;
 
 pub use contract::{
-    Compare, ComputedOps, ComputingStore, Error, Key, KeyRange, Op, ProgressRequest, RangePage, Revision, Store,
+    Compare, ComputedValues, Error, Key, KeyRange, KeyState, Op, ProgressRequest, RangePage, Revision, Store,
     StoreEntry, StoreEvent, StoreFuture, Transaction, TransactionOutcome, Watch, WatchBatch, prefix_end,
 };

@@ -13,6 +13,7 @@ mod change_waiter;
 mod clock;
 mod committer;
 mod compaction;
+mod computed_history;
 mod config;
 mod expiry;
 mod fault;
@@ -55,6 +56,7 @@ pub use schema::Durability;
 
 use crate::sqlite::change_waiter::ChangeWaker;
 use crate::sqlite::compaction::{SupersededRows, WindowRead};
+use crate::sqlite::computed_history::ComputedHistory;
 use crate::sqlite::expiry::KeyExpiry;
 use crate::sqlite::fault::SqliteFault;
 use crate::sqlite::files::{FileGuard, StoreFiles};
@@ -66,9 +68,10 @@ use crate::sqlite::threads::StoreThreads;
 use crate::sqlite::watch_feed::WatchFeed;
 use crate::sqlite::watch_hub::{Subscription, WatchHub};
 use crate::sqlite::write_queue::WriteQueue;
+use crate::sqlite::write_transaction::WriteTransaction;
 use crate::{
-    ComputedOps, ComputingStore, Error, Key, KeyRange, Op, RangePage, Revision, Store, StoreEntry, StoreFuture,
-    Transaction, TransactionOutcome, Watch,
+    ComputedValues, Error, Key, KeyRange, Op, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction,
+    TransactionOutcome, Watch,
 };
 
 /// The largest transaction in bytes: etcd's default request limit of 1.5 MiB.
@@ -85,6 +88,7 @@ pub struct SqliteStore {
     file_guard: Arc<FileGuard>,
     revision_file: Arc<RevisionFile>,
     write_queue: WriteQueue,
+    computed_history: Arc<ComputedHistory>,
     reader_pool: ReaderPool,
     watch_hub: Arc<WatchHub>,
     tail_waker: ChangeWaker,
@@ -205,8 +209,19 @@ impl Store for SqliteStore {
         })
     }
 
-    fn as_computing(&self) -> Option<&dyn ComputingStore> {
-        Some(self)
+    fn commit_computed(
+        &self,
+        transaction: Transaction,
+        computed: Arc<dyn ComputedValues>,
+    ) -> StoreFuture<'_, TransactionOutcome> {
+        Box::pin(async move {
+            transaction.validate()?;
+            let size = check_size(&transaction)?;
+            let history = self.computed_history.clone();
+            let apply =
+                move |write: &mut WriteTransaction<'_>| write.apply_computed(&transaction, &*computed, &history);
+            self.write_queue.submit(size, apply).await
+        })
     }
 
     fn watch(&self, prefix: Key, from: Revision) -> StoreFuture<'_, Watch> {
@@ -246,20 +261,6 @@ impl Store for SqliteStore {
         Box::pin(async move {
             self.write_queue.submit(0, move |write| Ok(compaction::set_compacted_revision(write, revision)?)).await??;
             self.delete_compacted().await
-        })
-    }
-}
-
-impl ComputingStore for SqliteStore {
-    fn commit_computed(
-        &self,
-        transaction: Transaction,
-        computed: Arc<dyn ComputedOps>,
-    ) -> StoreFuture<'_, TransactionOutcome> {
-        Box::pin(async move {
-            transaction.validate()?;
-            let size = check_size(&transaction)?;
-            self.write_queue.submit(size, move |write| Ok(write.apply_computed(&transaction, &*computed)?)).await
         })
     }
 }

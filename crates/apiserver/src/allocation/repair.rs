@@ -145,7 +145,7 @@ impl ApiServer {
                 };
                 bootstrap::set_uid_and_creation_time(&mut service);
                 let value = object_codec::encode_for_storage(service, &resource)?;
-                Ok(DecidedWrite { decision: WriteDecision::Put { value, ttl: None }, companions })
+                Ok(DecidedWrite { decision: WriteDecision::Put { value, ttl: None }, companions, computed: None })
             };
             let (storage_name, conditions) = (resource.storage_name(), WriteConditions::default());
             let written = registry.write_with_companions(storage_name, &resource.cache, &key, conditions, decide).await;

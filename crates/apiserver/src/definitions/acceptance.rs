@@ -195,7 +195,7 @@ impl DefinitionController {
         let decide = |current: Option<&StoredObject>| {
             let is_same = current.is_some_and(|stored| Some(Revision(stored.revision)) == first.live.fence.revision);
             Ok::<_, Status>(match is_same {
-                true => DecidedWrite { decision: first.decision(), companions: companions.clone() },
+                true => DecidedWrite { decision: first.decision(), companions: companions.clone(), computed: None },
                 false => WriteDecision::Keep.into(),
             })
         };

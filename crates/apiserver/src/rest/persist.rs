@@ -156,7 +156,8 @@ impl RequestContext<'_> {
             self.execution.allocation.begin_decision();
             resource.conversions().inspect(|conversions| conversions.clear_pending());
             let decision = decide(current)?;
-            Ok(DecidedWrite { decision, companions: companions.take_writes() })
+            let computed = self.computed_charge(&decision);
+            Ok(DecidedWrite { decision, companions: companions.take_writes(), computed })
         };
         let (mut rounds, mut companion_rounds) = (0, 0);
         let name = resource.storage_name();
@@ -165,8 +166,8 @@ impl RequestContext<'_> {
             let guarded = self.guard_condition().await.map_err(WriteError::Refused)?;
             let compares: Vec<Compare> = conditions.iter().chain(fence).cloned().chain(guarded).collect();
             let conditions = WriteConditions { compares: &compares, ops: &ops };
-            let cache = &resource.cache;
-            let written = registry.write_completed(name, cache, key, conditions, &mut decide, &self).await;
+            let (cache, is_attempt) = (&resource.cache, || self.admission.has_pending_calls());
+            let written = registry.write_in_attempts(name, cache, key, conditions, &mut decide, is_attempt).await;
             let is_tried_again = match &written {
                 // Webhooks or policies changed: the decision is made again under the new ones.
                 Err(WriteError::ConditionChanged { key, as_of }) if guard.is_some_and(|guard| guard.key() == key) => {
@@ -192,8 +193,6 @@ impl RequestContext<'_> {
                 // A decision that a conversion or the answer of a webhook was missing for is made again with it.
                 Err(WriteError::Refused(_)) => {
                     rounds += 1;
-                    // A request never waits for another turn while it has that of a quota: turns do not deadlock.
-                    self.execution.quota.end_turn();
                     Box::pin(self.resolve_refusal(resource)).await.map_err(WriteError::Refused)?
                 }
                 // The storage version of a custom resource is about to be published.
@@ -221,7 +220,7 @@ impl RequestContext<'_> {
             Ok(WriteOutcome::Deleted(revision)) => (None, Some(*revision)),
             Ok(WriteOutcome::Unchanged) | Err(_) => (None, None),
         };
-        self.end_charges(put_at);
+        self.end_charges(put_at.is_some());
         self.execution.allocation.end_turn(changed_at);
     }
 

@@ -1,10 +1,9 @@
 //! ResourceQuota: charges the quotas of a namespace in the transaction that writes the object.
 //!
-//! A store that computes operations charges the quota as the transaction before left it, so that many writes share a commit.
-//! Otherwise writes that quotas of one namespace cover take turns on a server, from the check to the commit. In both ways
-//! all else is decided before, and a server remembers the quotas as it charged them: the next write need not wait for the
-//! cache. A quota that another writer changed is compared with what exists, in a cache that has reached the quota's
-//! revision.
+//! All else is decided before. The store computes the charge from the quotas as the transactions before leave them, so
+//! that many writes under one quota share a commit. A server remembers the quotas as it charged them: the next write need
+//! not wait for the cache. What exists under a quota that another writer changed is counted first, in a cache that has
+//! reached the quota's revision.
 //!
 //! A server may not have seen a new quota yet. So the write of a quota's spec also writes the
 //! namespace, unchanged: every create compares the revision of its namespace, and is decided again with the quota.
@@ -12,23 +11,18 @@
 mod ledger;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ::admission::quota;
+use ::admission::quota::{self, QuotaState};
 use ::admission::{Operation, Refusal};
 use api::json::JsonObject;
 use api::{GroupResource, GroupVersionResource, Status};
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use object::StoredObject;
 use parking_lot::Mutex;
-use registry::{
-    CachedValue, CompanionResource, CompanionWrite, ComputedWrites, DecidedWrite, WriteCompletion, WriteDecision,
-};
-use store::{Key, Revision};
-use tokio::sync::OwnedMutexGuard;
+use registry::{CachedValue, CompanionResource, CompanionWrite, ComputedWrites, WriteDecision};
+use store::{Key, KeyState, Revision};
 
-use self::ledger::{Charge, ChargeOutcome, ComputedCharge, KnownQuota, QuotaCheck, Uncharged};
+use self::ledger::{ChargeOutcome, ComputedCharge, QuotaCheck, Uncharged};
 use super::RequestContext;
 use super::companions::FoundCompanion;
 use crate::object_codec;
@@ -40,10 +34,8 @@ const QUOTAS: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "resourcequotas" };
 const NAMESPACES: GroupVersionResource<&str> =
     GroupVersionResource { group: "", version: "v1", resource: "namespaces" };
-/// How long a decision waits for the cache to reach the revision of a quota.
+/// How long a write waits for the cache to reach the revision of a quota.
 const CACHE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How often a write is checked in a turn: once on what this server knows, then after waits for the cache.
-const CHECKS_MAX: usize = 16;
 
 /// The charges of a request.
 #[derive(Debug, Default)]
@@ -53,12 +45,8 @@ pub(super) struct QuotaCharges {
 
 #[derive(Debug, Default)]
 struct ChargeState {
-    /// Held from the check to the commit.
-    turn: Option<OwnedMutexGuard<()>>,
     /// What is to be charged for the decision that is being made.
     pending: Option<QuotaCheck>,
-    /// The charges of the decision that is being made in a turn.
-    charged: Option<(QuotaCheck, Vec<Charge>)>,
     /// The charge that the transaction of the decision computes.
     computed: Option<Arc<ComputedCharge>>,
     /// True once a refusal counts, because what exists was counted in a cache that had caught up with the store.
@@ -68,50 +56,22 @@ struct ChargeState {
 impl QuotaCharges {
     pub(super) fn begin_decision(&self) {
         let mut state = self.state.lock();
-        state.charged = None;
         state.pending = None;
         state.computed = None;
-    }
-
-    /// Ends the turn of a request that did not write.
-    pub(super) fn end_turn(&self) {
-        let mut state = self.state.lock();
-        state.charged = None;
-        state.turn = None;
-    }
-}
-
-impl WriteCompletion<Status> for RequestContext<'_> {
-    fn complete<'a>(&'a self, decided: &'a mut DecidedWrite) -> Option<BoxFuture<'a, Result<(), Status>>> {
-        let check = self.execution.quota.state.lock().pending.take()?;
-        if !matches!(decided.decision, WriteDecision::Put { .. }) {
-            return None;
-        }
-        if !self.server.registry.computes_writes() {
-            return Some(self.charge_in_turn(check, &mut decided.companions).boxed());
-        }
-        let prepared = self.prepare_computed(check);
-        prepared.err().map(|status| std::future::ready(Err(status)).boxed())
-    }
-
-    fn computed(&self) -> Option<ComputedWrites> {
-        let ops = self.execution.quota.state.lock().computed.clone()?;
-        let resource = companion_resource(&ops.check.quotas);
-        Some(ComputedWrites { ops, resource })
-    }
-
-    fn is_write_repeated(&self) -> bool {
-        self.admission.has_pending_calls()
     }
 }
 
 impl RequestContext<'_> {
-    fn prepare_computed(self, check: QuotaCheck) -> Result<(), Status> {
-        let keys = self.learn_quotas(&check)?;
+    /// The charge that the transaction of a decision computes.
+    pub(super) fn computed_charge(self, decision: &WriteDecision) -> Option<ComputedWrites> {
+        let mut state = self.execution.quota.state.lock();
+        let check = state.pending.take().filter(|_| matches!(decision, WriteDecision::Put { .. }))?;
+        let resource = companion_resource(&check.quotas);
+        let keys = entries(&check.quotas, self.namespace()).into_iter().map(|(key, _)| key).collect();
         let namespace = self.server.quota_ledger.of(self.namespace());
-        let computed = ComputedCharge { check, namespace, keys, outcome: Mutex::default() };
-        self.execution.quota.state.lock().computed = Some(Arc::new(computed));
-        Ok(())
+        let charge = Arc::new(ComputedCharge { check, namespace, keys, outcome: Mutex::default() });
+        state.computed = Some(charge.clone());
+        Some(ComputedWrites { values: charge, resource })
     }
 
     /// Prepares another attempt of a write whose charge was not computed. The Status of a refusal that counts.
@@ -121,7 +81,7 @@ impl RequestContext<'_> {
         let outcome = charge.outcome.lock().take();
         let Some(ChargeOutcome { result: Err(uncharged), elapsed }) = outcome else { return Err(uncomputed()) };
         let refusal = match uncharged {
-            Uncharged::Behind(revision) => return self.wait_for_cache(revision).await,
+            Uncharged::Unknown(quotas) => return self.learn_quotas(&charge, quotas).await,
             Uncharged::Failed(status) => return Err(status),
             Uncharged::Refused(refusal) => refusal,
         };
@@ -132,62 +92,13 @@ impl RequestContext<'_> {
         Err(self.quota_refusal(refusal, &charge.check.new))
     }
 
-    /// Ends the turn of a request that wrote, or did not. The next one decides on what this one wrote.
-    pub(super) fn end_charges(self, put_at: Option<Revision>) {
-        let mut state = self.execution.quota.state.lock();
-        if let (Some((check, charges)), Some(revision)) = (state.charged.take(), put_at) {
-            self.server.quota_ledger.of(self.namespace()).known.lock().record(&charges, &check.resource, revision);
-        }
-        state.turn = None;
-        if let (Some(charge), Some(_)) = (state.computed.take(), put_at)
+    /// Observes the charge of a request that ends.
+    pub(super) fn end_charges(self, is_put: bool) {
+        if let (Some(charge), true) = (self.execution.quota.state.lock().computed.take(), is_put)
             && let Some(ChargeOutcome { elapsed, .. }) = charge.outcome.lock().take()
         {
             self.server.admission.observe_plugin("ResourceQuota", charge.check.operation, false, elapsed);
         }
-    }
-
-    async fn take_turn(self) -> Result<(), Status> {
-        if self.execution.quota.state.lock().turn.is_some() {
-            return Ok(());
-        }
-        let turn = self.server.quota_ledger.of(self.namespace()).turn.clone().lock_owned();
-        let turn = tokio::time::timeout_at(self.deadline, turn).await;
-        let turn = turn.map_err(|_| Status::internal_error("resource quota evaluation timed out"))?;
-        self.execution.quota.state.lock().turn = Some(turn);
-        Ok(())
-    }
-
-    /// Takes a turn, checks the write and adds the charged quotas to its transaction.
-    async fn charge_in_turn(self, check: QuotaCheck, companions: &mut Vec<CompanionWrite>) -> Result<(), Status> {
-        let mut is_current = false;
-        for _ in 0..CHECKS_MAX {
-            self.take_turn().await?;
-            let started = Instant::now();
-            match self.charge_known(&check) {
-                Ok(charges) => {
-                    self.observe_quota(check.operation, false, started);
-                    companions.extend(charges.iter().map(|charge| companion_write(charge, &check.quotas)));
-                    self.execution.quota.state.lock().charged = Some((check, charges));
-                    return Ok(());
-                }
-                Err(Uncharged::Behind(revision)) => self.wait_for_cache(revision).await?,
-                Err(Uncharged::Refused(_)) if !is_current => {
-                    self.execution.quota.end_turn();
-                    self.catch_up_for_quotas().await?;
-                    is_current = true;
-                }
-                Err(Uncharged::Refused(refusal)) => {
-                    self.observe_quota(check.operation, true, started);
-                    self.execution.quota.end_turn();
-                    return Err(self.quota_refusal(refusal, &check.new));
-                }
-                Err(Uncharged::Failed(status)) => {
-                    self.execution.quota.end_turn();
-                    return Err(status);
-                }
-            }
-        }
-        Err(Status::service_unavailable("the quota of the namespace was changed in every attempt").with_retry_after(1))
     }
 
     async fn wait_for_cache(self, revision: Revision) -> Result<(), Status> {
@@ -247,66 +158,48 @@ impl RequestContext<'_> {
             self.execution.quota.state.lock().pending = Some(check);
             return Ok(());
         }
-        match self.charge_known(&check) {
-            Ok(_) => Ok(()),
-            // A dry run counts in a current view only: see `AdmissionSession::run`.
-            Err(Uncharged::Behind(_)) => Err(behind()),
-            Err(Uncharged::Refused(refusal)) => Err(self.quota_refusal(refusal, new)),
-            Err(Uncharged::Failed(status)) => Err(status),
-        }
+        // A dry run counts in a current view only: see `AdmissionSession::run`.
+        self.check_cached(&check)
     }
 
     /// Checks a create whose name is taken: like kube-apiserver, quotas refuse it first. The refusal counts in a current
     /// view.
     pub(super) fn check_quotas_of_taken_name(self) -> Result<(), Status> {
         let Some(check) = self.execution.quota.state.lock().pending.take() else { return Ok(()) };
-        let status = match self.charge_known(&check) {
-            Ok(_) | Err(Uncharged::Behind(_)) => return Ok(()),
-            Err(Uncharged::Refused(refusal)) => self.quota_refusal(refusal, &check.new),
-            Err(Uncharged::Failed(status)) => status,
-        };
-        self.admission.record_refusal(&status.message);
-        Err(status)
+        self.check_cached(&check).inspect_err(|status| self.admission.record_refusal(&status.message))
     }
 
-    /// Checks a write against the quotas of its namespace as this server knows them.
-    fn charge_known(self, check: &QuotaCheck) -> Result<Vec<Charge>, Uncharged> {
-        let keys = self.learn_quotas(check).map_err(Uncharged::Failed)?;
+    /// Checks a write against the quotas of its namespace and what exists, both as in the cache.
+    fn check_cached(self, check: &QuotaCheck) -> Result<(), Status> {
         let namespace = self.server.quota_ledger.of(self.namespace());
-        check.charge(keys.iter(), &namespace.known.lock())
-    }
-
-    /// Learns what the cache knows of the quotas of the namespace, and counts what exists of the resource unless the
-    /// charges of this server include it. Returns the keys of the quotas.
-    fn learn_quotas(self, check: &QuotaCheck) -> Result<Vec<Key>, Status> {
-        let namespace = self.server.quota_ledger.of(self.namespace());
-        let mut keys = Vec::new();
+        let mut quotas = Vec::new();
         for (key, stored) in entries(&check.quotas, self.namespace()) {
-            let revision = Revision(stored.revision);
-            let (since, uncounted) = {
-                let mut known = namespace.known.lock();
-                if known.0.get(&key).is_none_or(|known| known.revision < revision) {
+            let known = namespace.0.lock().get(&key).and_then(|quota| quota.cached(&stored, &check.resource));
+            quotas.push(match known {
+                Some(known) => known,
+                None => {
                     let quota = object_codec::decode_served(&stored, &check.quotas)?;
-                    known.0.insert(key.clone(), KnownQuota::of_other_writer(quota, revision));
+                    let existing = self.count_existing(check, &quota)?;
+                    QuotaState { quota, existing }
                 }
-                let known = &known.0[&key];
-                (known.since, (!known.is_charged(&check.resource)).then(|| known.quota.clone()))
-            };
-            // Objects may be in the cache a moment later than a quota that another writer charged with them.
-            if let Some(quota) = uncounted
-                && self.server.registry.cache().applied_revision() >= since
-                && let Some(counted) = self.count_existing(check, &quota)?
-                && let Some(known) = namespace.known.lock().0.get_mut(&key).filter(|known| known.since == since)
-            {
-                known.set_counted(&check.resource, counted);
-            }
-            keys.push(key);
+            });
         }
-        Ok(keys)
+        check.charge(&quotas).map(drop).map_err(|refusal| self.quota_refusal(refusal, &check.new))
     }
 
-    fn observe_quota(self, operation: Operation, is_refused: bool, started: Instant) {
-        self.server.admission.observe_plugin("ResourceQuota", operation, is_refused, started.elapsed());
+    /// Learns quotas as the store has them, and counts what exists of the resource.
+    async fn learn_quotas(self, charge: &ComputedCharge, quotas: Vec<(Key, KeyState)>) -> Result<(), Status> {
+        // Objects may be in the cache a moment later than a quota that another writer charged with them.
+        let newest = quotas.iter().map(|(_, state)| state.since).max().unwrap_or_default();
+        self.wait_for_cache(newest).await?;
+        for (key, state) in quotas {
+            let stored = StoredObject::from_storage(&state.value, state.since.0);
+            let stored = stored.map_err(|error| Status::internal_error(format!("a quota cannot be read: {error}")))?;
+            let quota = object_codec::decode_served(&stored, &charge.check.quotas)?;
+            let counted = self.count_existing(&charge.check, &quota)?;
+            charge.namespace.learn(&key, &state, quota, &charge.check.resource, counted);
+        }
+        Ok(())
     }
 
     /// Writes the namespace together with the spec of a quota, so that creates which were decided without it conflict.
@@ -358,15 +251,6 @@ impl RequestContext<'_> {
         let decoded = stored.iter().map(|(_, stored)| object_codec::decode_served(stored, resource));
         let objects = decoded.collect::<Result<Vec<_>, _>>()?;
         Ok(Some(quota::measure(&evaluator, quota, &objects, &check.gates, super::current_time())))
-    }
-}
-
-fn companion_write(charge: &Charge, quotas: &Resource) -> CompanionWrite {
-    CompanionWrite {
-        key: charge.key.clone(),
-        expected_revision: Some(charge.expected_revision),
-        decision: WriteDecision::Put { value: charge.value.clone(), ttl: None },
-        resource: Some(companion_resource(quotas)),
     }
 }
 

@@ -209,7 +209,7 @@ async fn companions_are_written_with_the_object_or_not_at_all() {
     let write = async |companions: Vec<CompanionWrite>| {
         let conditions = WriteConditions::default();
         let decide = |_: Option<&StoredObject>| {
-            Ok::<_, ()>(DecidedWrite { decision: put("web", "1"), companions: companions.clone() })
+            Ok::<_, ()>(DecidedWrite { decision: put("web", "1"), companions: companions.clone(), computed: None })
         };
         a.registry.write_with_companions(PODS, &a.pod_cache(), &pod_key("web"), conditions, decide).await
     };

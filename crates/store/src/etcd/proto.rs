@@ -65,8 +65,13 @@ pub(super) struct ResponseHeader {
 pub(super) struct KeyValue {
     #[prost(bytes = "bytes", tag = "1")]
     pub(super) key: Bytes,
+    #[prost(int64, tag = "2")]
+    pub(super) create_revision: i64,
     #[prost(int64, tag = "3")]
     pub(super) mod_revision: i64,
+    /// The number of puts since the key was created.
+    #[prost(int64, tag = "4")]
+    pub(super) version: i64,
     #[prost(bytes = "bytes", tag = "5")]
     pub(super) value: Bytes,
 }
@@ -113,7 +118,7 @@ pub(super) struct DeleteRangeRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct RequestOp {
-    #[prost(oneof = "Operation", tags = "1, 2, 3")]
+    #[prost(oneof = "Operation", tags = "1, 2, 3, 4")]
     pub(super) operation: Option<Operation>,
 }
 
@@ -125,29 +130,54 @@ pub(super) enum Operation {
     Put(PutRequest),
     #[prost(message, tag = "3")]
     DeleteRange(DeleteRangeRequest),
+    #[prost(message, tag = "4")]
+    Txn(TxnRequest),
 }
 
-/// The response to one operation of a transaction; only those of ranges are read.
+/// The response to one operation of a transaction; those of puts and deletions are not read.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
     pub(super) range: Option<RangeResponse>,
+    #[prost(message, optional, tag = "4")]
+    pub(super) txn: Option<TxnResponse>,
 }
 
-/// A comparison of a mod revision for equality, which is the default result 0.
+/// A comparison for equality, which is the default result 0.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Compare {
-    /// [`COMPARE_MOD_REVISION`].
+    /// Which field of the oneof is compared.
     #[prost(int32, tag = "2")]
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
-    /// Part of a oneof in etcd, so 0, which stands for an absent key, must be encoded too.
-    #[prost(int64, optional, tag = "6")]
-    pub(super) mod_revision: Option<i64>,
+    #[prost(oneof = "CompareTarget", tags = "4, 5, 6, 7")]
+    pub(super) value: Option<CompareTarget>,
 }
 
-pub(super) const COMPARE_MOD_REVISION: i32 = 2;
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(super) enum CompareTarget {
+    #[prost(int64, tag = "4")]
+    Version(i64),
+    #[prost(int64, tag = "5")]
+    CreateRevision(i64),
+    #[prost(int64, tag = "6")]
+    ModRevision(i64),
+    #[prost(bytes = "bytes", tag = "7")]
+    Value(Bytes),
+}
+
+impl Compare {
+    pub(super) fn new(key: Bytes, value: CompareTarget) -> Self {
+        let target = match value {
+            CompareTarget::Version(_) => 0,
+            CompareTarget::CreateRevision(_) => 1,
+            CompareTarget::ModRevision(_) => 2,
+            CompareTarget::Value(_) => 3,
+        };
+        Self { target, key, value: Some(value) }
+    }
+}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct TxnRequest {

@@ -4,11 +4,11 @@ use super::EtcdClient;
 use super::failure::{EtcdFailure, EtcdRejection};
 use super::leases::TransactionLeases;
 use super::proto::{
-    COMPARE_MOD_REVISION, CompactionRequest, Compare, DeleteRangeRequest, Operation, PutRequest, RangeRequest,
-    RequestOp, TxnRequest, TxnResponse,
+    CompactionRequest, Compare, CompareTarget, DeleteRangeRequest, Operation, PutRequest, RangeRequest, RequestOp,
+    TxnRequest, TxnResponse,
 };
 use super::reads::{revision_from_wire, revision_to_wire};
-use crate::contract::{self, Error, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
+use crate::contract::{self, Error, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
 /// Attempts of a transaction whose lease is gone. One retry is usual: the lease expired after it was acquired and
 /// before etcd applied the transaction.
@@ -51,35 +51,32 @@ impl EtcdClient {
 }
 
 fn txn_request(transaction: &Transaction, leases: &TransactionLeases) -> TxnRequest {
-    let success = transaction.ops.iter().map(|op| {
-        request_op(match op {
-            Op::Put { key, value, ttl } => {
-                Operation::Put(PutRequest { key: key.clone(), value: value.clone(), lease: leases.lease_id(*ttl) })
-            }
-            Op::Delete { key } => Operation::DeleteRange(DeleteRangeRequest { key: key.clone() }),
-        })
-    });
-    let current = |compare: &contract::Compare| {
-        let get = RangeRequest { key: compare.key.clone(), limit: 1, ..RangeRequest::default() };
-        request_op(Operation::Range(get))
-    };
     TxnRequest {
         compare: transaction.compares.iter().map(compare_request).collect(),
-        success: success.collect(),
-        failure: transaction.compares.iter().map(current).collect(),
+        success: transaction.ops.iter().map(|op| change_request(op, leases)).collect(),
+        failure: transaction.compares.iter().map(|compare| read_request(&compare.key)).collect(),
     }
+}
+
+pub(super) fn change_request(op: &Op, leases: &TransactionLeases) -> RequestOp {
+    request_op(match op {
+        Op::Put { key, value, ttl } => {
+            Operation::Put(PutRequest { key: key.clone(), value: value.clone(), lease: leases.lease_id(*ttl) })
+        }
+        Op::Delete { key } => Operation::DeleteRange(DeleteRangeRequest { key: key.clone() }),
+    })
+}
+
+pub(super) fn read_request(key: &Key) -> RequestOp {
+    request_op(Operation::Range(RangeRequest { key: key.clone(), limit: 1, ..RangeRequest::default() }))
 }
 
 /// An absent key has the mod revision 0.
-fn compare_request(compare: &contract::Compare) -> Compare {
-    Compare {
-        target: COMPARE_MOD_REVISION,
-        key: compare.key.clone(),
-        mod_revision: Some(compare.revision.map_or(0, revision_to_wire)),
-    }
+pub(super) fn compare_request(compare: &contract::Compare) -> Compare {
+    Compare::new(compare.key.clone(), CompareTarget::ModRevision(compare.revision.map_or(0, revision_to_wire)))
 }
 
-fn request_op(operation: Operation) -> RequestOp {
+pub(super) fn request_op(operation: Operation) -> RequestOp {
     RequestOp { operation: Some(operation) }
 }
 

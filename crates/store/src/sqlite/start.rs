@@ -54,6 +54,7 @@ pub(super) fn start_store(config: &Config, tasks: Tasks) -> Result<SqliteStore, 
         maintenance_stop: Mutex::new(Some(keeper)),
         files,
         write_queue: writer,
+        computed_history: Arc::default(),
         reader_pool: pool,
         tasks,
     };

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension};
 
+use crate::contract::computed_puts;
+use crate::sqlite::computed_history::ComputedHistory;
+use crate::sqlite::fault::SqliteFault;
 use crate::sqlite::schema::{LogPosition, OPS_MAX};
 use crate::sqlite::snapshot::{self, latest_position, read_entry};
-use crate::{Compare, ComputedOps, Key, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
+use crate::{Compare, ComputedValues, Key, KeyState, Op, Revision, StoreEntry, Transaction, TransactionOutcome};
 
 /// The state after all jobs of this commit so far.
 #[derive(Debug)]
@@ -37,22 +40,27 @@ impl<'a> WriteTransaction<'a> {
         }
     }
 
-    /// Like [`Self::apply`], with operations that are computed from the state so far.
+    /// Like [`Self::apply`], with values that are computed from the state so far.
     pub(super) fn apply_computed(
         &mut self,
         transaction: &Transaction,
-        computed: &dyn ComputedOps,
-    ) -> rusqlite::Result<TransactionOutcome> {
+        computed: &dyn ComputedValues,
+        history: &ComputedHistory,
+    ) -> Result<TransactionOutcome, SqliteFault> {
         if !self.holds(transaction)? {
-            return self.conflict(transaction);
+            return Ok(self.conflict(transaction)?);
         }
-        let current = computed.keys().iter().map(|key| self.get(key)).collect::<Result<Vec<_>, _>>()?;
-        let compute = || computed.compute(&current, self.newest_revision.next());
+        let keys = computed.keys();
+        let entries = keys.iter().map(|key| self.get(key)).collect::<Result<Vec<_>, _>>()?;
+        let current: Vec<Option<KeyState>> =
+            entries.into_iter().map(|entry| entry.map(|entry| history.state_of(entry))).collect();
         // A panic, which is logged, must end this transaction alone.
-        match catch_unwind(AssertUnwindSafe(compute)).ok().flatten() {
-            Some(ops) => self.change(transaction.ops.iter().chain(&ops)),
-            None => self.conflict(transaction),
-        }
+        let Ok(Some(values)) = catch_unwind(AssertUnwindSafe(|| computed.compute(&current))) else {
+            return Ok(self.conflict(transaction)?);
+        };
+        let puts = computed_puts(keys, &current, values)?;
+        history.record(keys, &current, &puts, self.newest_revision.next());
+        Ok(self.change(transaction.ops.iter().chain(&puts))?)
     }
 
     fn holds(&self, transaction: &Transaction) -> rusqlite::Result<bool> {

@@ -6,6 +6,7 @@
 
 pub(crate) mod check_fixture;
 pub(crate) mod compaction;
+pub(crate) mod computed;
 pub(crate) mod history;
 pub(crate) mod model;
 pub(crate) mod reads;
@@ -88,6 +89,7 @@ macro_rules! conformance_tests {
     ($start:expr) => {
         $crate::conformance::conformance_tests!(@group $start, reads, Sequential);
         $crate::conformance::conformance_tests!(@group $start, transactions, Sequential);
+        $crate::conformance::conformance_tests!(@group $start, computed, Sequential);
         $crate::conformance::conformance_tests!(@group $start, watches, Sequential);
         $crate::conformance::conformance_tests!(@group $start, ttl, Concurrent);
         $crate::conformance::conformance_tests!(@group $start, compaction, Sequential);

@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use store::{
-    Error, Key, KeyRange, Op, RangePage, Revision, Store, StoreEntry, StoreFuture, Transaction, TransactionOutcome,
-    Watch, WatchBatch, prefix_end,
+    ComputedValues, Error, Key, KeyRange, KeyState, Op, RangePage, Revision, Store, StoreEntry, StoreFuture,
+    Transaction, TransactionOutcome, Watch, WatchBatch, prefix_end,
 };
 use tasks::Tasks;
 use tokio::sync::{mpsc, watch};
@@ -37,13 +37,20 @@ struct State {
     current: Revision,
     compacted: Revision,
     deadlines: BTreeMap<Key, Instant>,
+    /// The revision of the last computed put of a key, and since when only computations put it.
+    computed: BTreeMap<Key, (Revision, Revision)>,
 }
 
 impl MemoryStore {
     pub(crate) fn new() -> Self {
         let first = Revision(1);
-        let state =
-            State { model: StoreModel::default(), current: first, compacted: Revision(0), deadlines: BTreeMap::new() };
+        let state = State {
+            model: StoreModel::default(),
+            current: first,
+            compacted: Revision(0),
+            deadlines: BTreeMap::new(),
+            computed: BTreeMap::new(),
+        };
         Self { state: Arc::new(Mutex::new(state)), current: Arc::new(watch::Sender::new(first)), tasks: Tasks::new() }
     }
 
@@ -101,6 +108,38 @@ impl MemoryStore {
             let current =
                 transaction.compares.iter().map(|compare| state.model.entry(&compare.key, revision)).collect();
             return Ok(TransactionOutcome::Conflict { current, revision });
+        }
+        Ok(TransactionOutcome::Committed(self.apply_ops(&mut state, &transaction.ops)))
+    }
+
+    fn write_computed(
+        &self,
+        mut transaction: Transaction,
+        computed: &dyn ComputedValues,
+    ) -> Result<TransactionOutcome, Error> {
+        let mut state = self.state.lock();
+        let revision = state.current;
+        let entries: Vec<_> = computed.keys().iter().map(|key| state.model.entry(key, revision)).collect();
+        let states = entries.into_iter().map(|entry| {
+            let entry = entry?;
+            let own = state.computed.get(&entry.key).filter(|(at, _)| *at == entry.revision);
+            Some(KeyState { since: own.map_or(entry.revision, |(_, since)| *since), value: entry.value })
+        });
+        let states: Vec<Option<KeyState>> = states.collect();
+        let values = match state.model.holds(&transaction.compares, revision).then(|| computed.compute(&states)) {
+            Some(Some(values)) => values,
+            Some(None) | None => {
+                let current = transaction.compares.iter().map(|compare| state.model.entry(&compare.key, revision));
+                return Ok(TransactionOutcome::Conflict { current: current.collect(), revision });
+            }
+        };
+        for ((key, before), value) in computed.keys().iter().zip(states).zip(values) {
+            let Some(value) = value else { continue };
+            let Some(before) = before else {
+                return Err(Error::Malformed { reason: "a computed value for an absent key".to_owned() });
+            };
+            state.computed.insert(key.clone(), (revision.next(), before.since));
+            transaction.ops.push(Op::Put { key: key.clone(), value, ttl: None });
         }
         Ok(TransactionOutcome::Committed(self.apply_ops(&mut state, &transaction.ops)))
     }
@@ -165,6 +204,18 @@ impl Store for MemoryStore {
         async move {
             tokio::task::yield_now().await;
             self.write(&transaction)
+        }
+        .boxed()
+    }
+
+    fn commit_computed(
+        &self,
+        transaction: Transaction,
+        computed: Arc<dyn ComputedValues>,
+    ) -> StoreFuture<'_, TransactionOutcome> {
+        async move {
+            tokio::task::yield_now().await;
+            self.write_computed(transaction, &*computed)
         }
         .boxed()
     }

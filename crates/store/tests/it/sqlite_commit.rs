@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use store::sqlite::{CommitHook, CommitStep, Config, REQUEST_BYTES_MAX, SqliteStore};
-use store::{ComputedOps, Error, Key, KeyRange, Op, Revision, Store, StoreEntry, Transaction, TransactionOutcome};
+use store::{ComputedValues, Error, Key, KeyRange, KeyState, Op, Revision, Store, Transaction, TransactionOutcome};
 use tasks::{TaskFailure, TaskFailureKind, Tasks};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -106,31 +107,30 @@ struct Append {
     letter: char,
     length_max: usize,
     keys: Vec<Key>,
-    /// The revisions of the transactions that were computed.
-    revisions: Arc<Mutex<Vec<Revision>>>,
+    /// Since when no other writer had put the key, of each computation.
+    since: Arc<Mutex<Vec<Revision>>>,
 }
 
-impl ComputedOps for Append {
+impl ComputedValues for Append {
     fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    fn compute(&self, current: &[Option<StoreEntry>], revision: Revision) -> Option<Vec<Op>> {
+    fn compute(&self, current: &[Option<KeyState>]) -> Option<Vec<Option<Bytes>>> {
         assert!(self.letter != 'x', "a computation may be broken");
-        let entry = current[0].as_ref().expect("the counter exists");
-        if entry.value.len() == self.length_max {
+        let state = current[0].as_ref().expect("the counter exists");
+        if state.value.len() == self.length_max {
             return None;
         }
-        self.revisions.lock().push(revision);
-        let value = [&*entry.value, self.letter.to_string().as_bytes()].concat();
-        Some(vec![Op::Put { key: entry.key.clone(), value: value.into(), ttl: None }])
+        self.since.lock().push(state.since);
+        Some(vec![Some([&*state.value, self.letter.to_string().as_bytes()].concat().into())])
     }
 }
 
 /// Each computation sees what the transactions before it in the same commit made of the key. One whose comparison fails
 /// computes nothing; one that refuses or panics changes nothing, and does not affect the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn computed_operations_see_earlier_transactions_of_their_commit() {
+async fn computed_values_see_earlier_transactions_of_their_commit() {
     let scene = SqliteFixture::new();
     let gate = CommitGate::at(CommitStep::LockAcquired);
     let mut config = scene.config();
@@ -139,13 +139,12 @@ async fn computed_operations_see_earlier_transactions_of_their_commit() {
     let mut first = store.commit(Transaction::create("/counter", ""));
     assert!(futures_util::poll!(&mut first).is_pending());
     gate.reached.notified().await;
-    let revisions = Arc::new(Mutex::new(Vec::new()));
-    let computing = store.as_computing().expect("the store computes operations");
+    let since = Arc::new(Mutex::new(Vec::new()));
     let mut waiting =
         join_all([("/a", 'a'), ("/a", 'b'), ("/x", 'x'), ("/c", 'c'), ("/d", 'd')].map(|(key, letter)| {
             let keys = vec![Key::from("/counter")];
-            let computed = Append { letter, length_max: 2, keys, revisions: revisions.clone() };
-            computing.commit_computed(Transaction::create(key, ""), Arc::new(computed))
+            let computed = Append { letter, length_max: 2, keys, since: since.clone() };
+            store.commit_computed(Transaction::create(key, ""), Arc::new(computed))
         }));
     assert!(futures_util::poll!(&mut waiting).is_pending());
     gate.go.send(()).expect("the commit waits");
@@ -159,7 +158,7 @@ async fn computed_operations_see_earlier_transactions_of_their_commit() {
         })
         .collect();
     assert_eq!(outcomes, ["3", "conflict true", "conflict false", "4", "conflict false"]);
-    assert_eq!(*revisions.lock(), [Revision(3), Revision(4)]);
+    assert_eq!(*since.lock(), [Revision(2), Revision(2)], "the revision of the counter's creation");
     let (counter, _) = store.get("/counter".into()).await.expect("read succeeds");
     assert_eq!(counter.expect("the counter exists").value, "ac");
     assert_eq!(store.range(KeyRange::prefix("/")).await.map(|page| page.count), Ok(3), "the counter, /a and /c");

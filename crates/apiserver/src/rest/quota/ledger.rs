@@ -1,6 +1,6 @@
-//! The quotas that this server knows, with what it has charged, and the check of one write against them.
+//! The quotas that this server has charged, and the check of one write against them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,9 @@ use api::json::JsonObject;
 use api::{GroupResource, Status};
 use bytes::Bytes;
 use kinds::FeatureGates;
+use object::StoredObject;
 use parking_lot::Mutex;
-use store::{ComputedOps, Key, Op, Revision, StoreEntry};
+use store::{ComputedValues, Key, KeyState, Revision};
 
 use crate::object_codec;
 use crate::resource::Resource;
@@ -19,39 +20,40 @@ use crate::resource::Resource;
 /// Namespaces whose quotas are kept; those that no request uses are dropped above this.
 const NAMESPACES_MAX: usize = 1024;
 
+/// States that are kept of a quota: more than a store computes values for at the same time.
+const STATES_MAX: usize = 32;
+
 /// The quotas of all namespaces, as far as this server has charged them.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaLedger(Mutex<HashMap<String, Arc<NamespaceQuotas>>>);
 
-/// The quotas of a namespace.
+/// The quotas of a namespace, by key.
 #[derive(Debug, Default)]
-pub(super) struct NamespaceQuotas {
-    /// Held from the check of a write to its commit, on a store that computes no operations.
-    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
-    pub(super) known: Mutex<KnownQuotas>,
-}
+pub(super) struct NamespaceQuotas(pub(super) Mutex<HashMap<Key, KnownQuota>>);
 
-/// By key.
-#[derive(Debug, Default)]
-pub(super) struct KnownQuotas(pub(super) HashMap<Key, KnownQuota>);
-
-/// A quota as this server read it in its cache, or charged it since.
+/// A quota as another writer left it, and as this server charged it since. Not every charge is committed.
 #[derive(Debug)]
 pub(super) struct KnownQuota {
-    pub(super) quota: JsonObject,
-    pub(super) revision: Revision,
-    /// The value as this server charged it. A commit that failed leaves one that was never stored.
-    charged: Option<Bytes>,
-    /// The revision at which another writer left the quota: this server wrote all versions since.
-    pub(super) since: Revision,
+    /// The revision at which another writer left the quota: this server computed all values since.
+    since: Revision,
+    /// The state that was used last is last.
+    states: VecDeque<KnownState>,
+}
+
+#[derive(Clone, Debug)]
+struct KnownState {
+    value: Bytes,
+    quota: Arc<JsonObject>,
+    /// By resource.
     usage: HashMap<GroupResource, KnownUsage>,
 }
 
 /// What is known of the objects of a resource that a quota covers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum KnownUsage {
-    /// What they used when the last check counted them, after the last write of another writer.
-    Counted(ResourceList),
+    /// What they used when they were counted, after the last write of another writer. `None` if the quota does not limit
+    /// them.
+    Counted(Option<ResourceList>),
     /// The status includes them.
     Charged,
 }
@@ -67,47 +69,67 @@ impl QuotaLedger {
 }
 
 impl KnownQuota {
-    /// A quota as another writer left it.
-    pub(super) fn of_other_writer(quota: JsonObject, revision: Revision) -> Self {
-        Self { quota, revision, charged: None, since: revision, usage: HashMap::new() }
-    }
-
-    /// True if the status includes the objects of a resource, so that they need not be counted.
-    pub(super) fn is_charged(&self, resource: &GroupResource) -> bool {
-        matches!(self.usage.get(resource), Some(KnownUsage::Charged))
-    }
-
-    pub(super) fn set_counted(&mut self, resource: &GroupResource, usage: ResourceList) {
-        if !self.is_charged(resource) {
-            self.usage.insert(resource.clone(), KnownUsage::Counted(usage));
+    /// The known state of a key; it becomes the one that was used last.
+    fn state(&mut self, current: &KeyState) -> Option<&mut KnownState> {
+        if self.since != current.since {
+            return None;
         }
+        let index = self.states.iter().rposition(|state| state.value == current.value)?;
+        let state = self.states.remove(index)?;
+        self.states.push_back(state);
+        self.states.back_mut()
     }
 
-    fn is_stored_as(&self, entry: &StoreEntry) -> bool {
-        self.revision == entry.revision && self.charged.as_ref().is_none_or(|charged| *charged == entry.value)
+    fn add(&mut self, state: KnownState) {
+        if self.states.iter().any(|known| known.value == state.value) {
+            return;
+        }
+        if self.states.len() == STATES_MAX {
+            self.states.pop_front();
+        }
+        self.states.push_back(state);
+    }
+
+    /// The quota in the cache and what the objects of a resource use of it, if both are known.
+    pub(super) fn cached(&self, stored: &StoredObject, resource: &GroupResource) -> Option<QuotaState> {
+        let is_cached = |state: &&KnownState| {
+            let known = StoredObject::from_storage(&state.value, stored.revision);
+            known.is_ok_and(|known| known.body == stored.body)
+        };
+        self.states.iter().rev().find(is_cached)?.quota_state(resource)
     }
 }
 
-/// A quota with the usage after a write.
-#[derive(Clone, Debug)]
-pub(super) struct Charge {
-    pub(super) key: Key,
-    /// The version that the charge was computed on.
-    pub(super) expected_revision: Revision,
-    quota: JsonObject,
-    pub(super) value: Bytes,
+impl KnownState {
+    fn quota_state(&self, resource: &GroupResource) -> Option<QuotaState> {
+        let existing = match self.usage.get(resource)? {
+            KnownUsage::Counted(usage) => usage.clone(),
+            KnownUsage::Charged => None,
+        };
+        Some(QuotaState { quota: JsonObject::clone(&self.quota), existing })
+    }
 }
 
-impl KnownQuotas {
-    /// Records charges that are committed at a revision.
-    pub(super) fn record(&mut self, charges: &[Charge], resource: &GroupResource, revision: Revision) {
-        for Charge { key, quota, value, .. } in charges {
-            if let Some(known) = self.0.get_mut(key) {
-                known.quota.clone_from(quota);
-                known.charged = Some(value.clone());
-                known.revision = revision;
-                known.usage.insert(resource.clone(), KnownUsage::Charged);
-            }
+impl NamespaceQuotas {
+    /// Records what the objects of a resource use of a quota, as counted in a view that is not older than `current.since`.
+    pub(super) fn learn(
+        &self,
+        key: &Key,
+        current: &KeyState,
+        quota: JsonObject,
+        resource: &GroupResource,
+        counted: Option<ResourceList>,
+    ) {
+        let mut quotas = self.0.lock();
+        let new = || KnownQuota { since: current.since, states: VecDeque::new() };
+        let known = quotas.entry(key.clone()).or_insert_with(new);
+        if known.state(current).is_none() {
+            *known = new();
+            known.add(KnownState { value: current.value.clone(), quota: Arc::new(quota), usage: HashMap::new() });
+        }
+        // A charge that is being committed counts in the status.
+        for state in &mut known.states {
+            state.usage.entry(resource.clone()).or_insert_with(|| KnownUsage::Counted(counted.clone()));
         }
     }
 }
@@ -115,8 +137,8 @@ impl KnownQuotas {
 /// Why a write is not charged.
 #[derive(Debug)]
 pub(super) enum Uncharged {
-    /// The cache must reach the revision of a quota first.
-    Behind(Revision),
+    /// Quotas that this server must learn first.
+    Unknown(Vec<(Key, KeyState)>),
     Refused(Refusal),
     Failed(Status),
 }
@@ -140,25 +162,9 @@ impl QuotaCheck {
         Evaluator::of(&self.resource.group, &self.resource.resource, &self.gates)
     }
 
-    /// Checks the write against quotas, which must be known. Returns the charged ones.
-    pub(super) fn charge<'k>(
-        &self,
-        keys: impl Iterator<Item = &'k Key>,
-        known: &KnownQuotas,
-    ) -> Result<Vec<Charge>, Uncharged> {
-        let Some(evaluator) = self.evaluator() else { return Ok(Vec::new()) };
-        let (mut found, mut states) = (Vec::new(), Vec::new());
-        for key in keys {
-            let Some(known) = known.0.get(key) else { return Err(Uncharged::Behind(Revision(0))) };
-            let existing = match known.usage.get(&self.resource) {
-                Some(KnownUsage::Counted(usage)) => Some(usage.clone()),
-                Some(KnownUsage::Charged) => None,
-                None if evaluator.matching(&quota::limits(&known.quota)).is_empty() => None,
-                None => return Err(Uncharged::Behind(known.since)),
-            };
-            states.push(QuotaState { quota: known.quota.clone(), existing });
-            found.push((key, known.revision));
-        }
+    /// Checks the write against quotas. Returns the charged form of each; `None` where it stays.
+    pub(super) fn charge(&self, quotas: &[QuotaState]) -> Result<Vec<Option<JsonObject>>, Refusal> {
+        let Some(evaluator) = self.evaluator() else { return Ok(vec![None; quotas.len()]) };
         let write = QuotaWrite {
             evaluator: &evaluator,
             resource: (&self.resource.group, &self.resource.resource),
@@ -166,14 +172,7 @@ impl QuotaCheck {
             new: &self.new,
             old: self.old.as_ref(),
         };
-        let charged = quota::check(write, &states, &self.limited, &self.gates).map_err(Uncharged::Refused)?;
-        let mut charges = Vec::new();
-        for ((key, expected_revision), quota) in found.into_iter().zip(charged) {
-            let Some(quota) = quota else { continue };
-            let value = object_codec::encode_for_storage(quota.clone(), &self.quotas).map_err(Uncharged::Failed)?;
-            charges.push(Charge { key: key.clone(), expected_revision, quota, value });
-        }
-        Ok(charges)
+        quota::check(write, quotas, &self.limited, &self.gates)
     }
 }
 
@@ -183,10 +182,11 @@ pub(super) struct ComputedCharge {
     pub(super) check: QuotaCheck,
     pub(super) namespace: Arc<NamespaceQuotas>,
     pub(super) keys: Vec<Key>,
+    /// Of the last computation.
     pub(super) outcome: Mutex<Option<ChargeOutcome>>,
 }
 
-/// What the last computation of a charge came to.
+/// What a computation of a charge came to.
 #[derive(Debug)]
 pub(super) struct ChargeOutcome {
     pub(super) result: Result<(), Uncharged>,
@@ -194,43 +194,54 @@ pub(super) struct ChargeOutcome {
 }
 
 impl ComputedCharge {
-    /// Charges the quotas that exist, if each is as this server knows it.
-    fn charge(&self, current: &[Option<StoreEntry>], revision: Revision) -> Result<Vec<Op>, Uncharged> {
-        let mut known = self.namespace.known.lock();
-        let (mut exist, mut behind) = (Vec::new(), None);
-        for (key, entry) in self.keys.iter().zip(current) {
-            let is_known = match (known.0.get(key), entry) {
-                (Some(known), Some(entry)) => known.is_stored_as(entry),
-                (_, None) | (None, Some(_)) => false,
-            };
-            if is_known {
-                exist.push(key);
-                continue;
+    /// Charges the quotas that exist, if this server knows each as it is.
+    fn charge(&self, current: &[Option<KeyState>]) -> Result<Vec<Option<Bytes>>, Uncharged> {
+        let mut known = self.namespace.0.lock();
+        let (mut quotas, mut unknown) = (Vec::new(), Vec::new());
+        let existing = || self.keys.iter().zip(current).filter_map(|(key, state)| Some((key, state.as_ref()?)));
+        for (key, state) in existing() {
+            let found = known.get_mut(key).and_then(|quota| quota.state(state));
+            match found.and_then(|found| found.quota_state(&self.check.resource)) {
+                Some(quota) => quotas.push(quota),
+                None => unknown.push((key.clone(), state.clone())),
             }
-            known.0.remove(key);
-            behind = behind.max(entry.as_ref().map(|entry| entry.revision));
         }
-        if let Some(revision) = behind {
-            return Err(Uncharged::Behind(revision));
+        if !unknown.is_empty() {
+            return Err(Uncharged::Unknown(unknown));
         }
-        let charges = self.check.charge(exist.into_iter(), &known)?;
-        known.record(&charges, &self.check.resource, revision);
-        Ok(charges.into_iter().map(|charge| Op::Put { key: charge.key, value: charge.value, ttl: None }).collect())
+        let charged = self.check.charge(&quotas).map_err(Uncharged::Refused)?;
+        let mut values = vec![None; self.keys.len()];
+        for ((key, state), charged) in existing().zip(charged) {
+            let Some(charged) = charged else { continue };
+            let value = object_codec::encode_for_storage(charged.clone(), &self.check.quotas);
+            let value = value.map_err(Uncharged::Failed)?;
+            if let Some(quota) = known.get_mut(key)
+                && let Some(before) = quota.state(state)
+            {
+                let mut usage = before.usage.clone();
+                usage.insert(self.check.resource.clone(), KnownUsage::Charged);
+                quota.add(KnownState { value: value.clone(), quota: Arc::new(charged), usage });
+            }
+            if let Some(index) = self.keys.iter().position(|other| other == key) {
+                values[index] = Some(value);
+            }
+        }
+        Ok(values)
     }
 }
 
-impl ComputedOps for ComputedCharge {
+impl ComputedValues for ComputedCharge {
     fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    fn compute(&self, current: &[Option<StoreEntry>], revision: Revision) -> Option<Vec<Op>> {
+    fn compute(&self, current: &[Option<KeyState>]) -> Option<Vec<Option<Bytes>>> {
         let started = Instant::now();
-        let (ops, result) = match self.charge(current, revision) {
-            Ok(ops) => (Some(ops), Ok(())),
+        let (values, result) = match self.charge(current) {
+            Ok(values) => (Some(values), Ok(())),
             Err(uncharged) => (None, Err(uncharged)),
         };
         *self.outcome.lock() = Some(ChargeOutcome { result, elapsed: started.elapsed() });
-        ops
+        values
     }
 }
