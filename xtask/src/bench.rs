@@ -14,7 +14,7 @@ cargo xtask bench [--quick] [<filter>…]
 
 Prints one table with medians, each figure also as a ratio to its peer in the same run. --quick only shows that every
 benchmark runs: small sizes, test profile, figures that mean nothing. With KUBEBUILDER_ASSETS, a folder with
-kube-apiserver, the group `apply` is compared with it.
+kube-apiserver, the groups `apply`, `custom` and `admission` are compared with it.
 ";
 
 /// Includes an optimised build from scratch.

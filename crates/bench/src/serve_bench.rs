@@ -3,6 +3,7 @@
 mod admission;
 mod apply;
 pub(crate) mod baseline_server;
+mod beside_kube_apiserver;
 mod custom;
 mod custom_creates;
 mod fan_out;

@@ -197,7 +197,7 @@ impl RequestContext<'_> {
             let stored = stored.map_err(|error| Status::internal_error(format!("a quota cannot be read: {error}")))?;
             let quota = object_codec::decode_served(&stored, &charge.check.quotas)?;
             let counted = self.count_existing(&charge.check, &quota)?;
-            charge.namespace.learn(&key, &state, quota, &charge.check.resource, counted);
+            charge.namespace.learn(&key, &state, quota, &charge.check.resource, counted.as_ref());
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::baseline_server::BaselineServer;
+use super::beside_kube_apiserver::compare_creates;
 use super::load::{AdminTls, LoadGenerator, compare_create_rates};
 use super::{CONNECTIONS, CREATE_PATH, ServeBenchSizes, new_object};
 use crate::table::{BenchRow, BenchTable, Measurement};
@@ -16,6 +17,8 @@ use crate::timing::median;
 
 /// Goal for creates under a quota relative to creates without one, on SQLite.
 const QUOTA_RATE_RATIO_MIN: f64 = 0.5;
+/// Goal for creates under a quota relative to kube-apiserver, on etcd.
+const QUOTA_RATE_BESIDE_KUBE_APISERVER_MIN: f64 = 1.0;
 /// Goal for what configurations and policies that do not match add to a create.
 const NOT_MATCHING_MAX: Duration = Duration::from_micros(100);
 /// Goal for what a matching webhook adds to a create beyond the time of a call.
@@ -34,6 +37,30 @@ pub(super) fn measure(sizes: ServeBenchSizes, table: &mut BenchTable) -> anyhow:
         Runtime::new()?.block_on(measure_store(sizes, table, name, &server))?;
         server.stop();
     }
+    let Some([ours, real]) = compare_creates(sizes, prepare_quota, LIMITED_PATH, new_object)? else {
+        table.note("admission: creates beside kube-apiserver skipped, because KUBEBUILDER_ASSETS is not set");
+        return Ok(());
+    };
+    table.push(
+        BenchRow::new(format!("etcd: create under a quota, {CONNECTIONS} connections"), Measurement::Rate(ours))
+            .compared_with("kube-apiserver", Measurement::Rate(real))
+            .with_ratio_goal(QUOTA_RATE_BESIDE_KUBE_APISERVER_MIN),
+    );
+    Ok(())
+}
+
+/// Creates the namespace with a quota that does not limit, but is charged.
+async fn prepare_quota(admin: Client) -> anyhow::Result<()> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "limited"}});
+    create(&admin, "/api/v1/namespaces", &namespace).await?;
+    let hard = json!({"count/configmaps": "1000000000"});
+    let mut quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+        "spec": {"hard": hard}});
+    create(&admin, "/api/v1/namespaces/limited/resourcequotas", &quota).await?;
+    // kube-apiserver refuses to charge a quota that no controller has seen.
+    quota["status"] = json!({"hard": hard, "used": {"count/configmaps": "0"}});
+    let status = admin.update("/api/v1/namespaces/limited/resourcequotas/q/status", &quota).await;
+    anyhow::ensure!(status.status == 200, "{}", status.summary());
     Ok(())
 }
 
@@ -49,15 +76,7 @@ async fn measure_store(
         address: server.address().to_owned(),
         duration: sizes.load_duration,
     };
-    create(
-        &admin,
-        "/api/v1/namespaces",
-        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "limited"}}),
-    )
-    .await?;
-    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
-        "spec": {"hard": {"count/configmaps": "1000000000"}}});
-    create(&admin, "/api/v1/namespaces/limited/resourcequotas", &quota).await?;
+    prepare_quota(server.admin()).await?;
     let [limited, free] = compare_create_rates(&load, CONNECTIONS, [LIMITED_PATH, CREATE_PATH], new_object).await?;
     let row =
         BenchRow::new(format!("{store}: create under a quota, {CONNECTIONS} connections"), Measurement::Rate(limited))

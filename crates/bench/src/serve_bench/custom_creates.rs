@@ -2,13 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use cluster_tests::kube_apiserver::{KubeApiserver, KubeApiserverRelease};
-use cluster_tests::tools::optional_text;
-use cluster_tests::{Client, Etcd, RunningServer, TestStore};
+use cluster_tests::Client;
 use serde_json::{Map, Value, json};
-use tokio::runtime::Runtime;
 
-use super::load::{AdminTls, LoadGenerator};
+use super::beside_kube_apiserver::compare_creates;
 use super::{CONNECTIONS, ServeBenchSizes};
 use crate::table::{BenchRow, BenchTable, Measurement};
 
@@ -16,45 +13,16 @@ use crate::table::{BenchRow, BenchTable, Measurement};
 const CREATE_RATE_RATIO_MIN: f64 = 3.0;
 /// Properties of the schema; every object has all of them.
 const PROPERTIES: usize = 200;
-/// Turns of each server.
-const TURNS: usize = 4;
 /// How long a server may need to serve a new definition.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
-/// Names the folder with kube-apiserver.
-const REAL_ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 const CREATE_PATH: &str = "/apis/bench.example.com/v1/namespaces/default/larges";
 
-/// Each server has an etcd of its own, so that neither caches the objects of the other.
 pub(super) fn measure(sizes: ServeBenchSizes, table: &mut BenchTable) -> anyhow::Result<()> {
-    if optional_text(REAL_ASSETS).is_none() {
+    let Some([ours, real]) = compare_creates(sizes, define, CREATE_PATH, new_object)? else {
         table.note("custom: creates beside kube-apiserver skipped, because KUBEBUILDER_ASSETS is not set");
         return Ok(());
-    }
-    let etcds = [Etcd::start(), Etcd::start()];
-    let folder = tempfile::tempdir()?;
-    let ours = RunningServer::start(folder.path(), TestStore::Etcd(&etcds[0]), &[]);
-    let real = KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &etcds[1], &[]);
-    let clients = [ours.admin(), real.admin()];
-    let tls = AdminTls::for_admin(&ours)?;
-    let loads = clients.each_ref().map(|client| LoadGenerator {
-        tls: tls.clone(),
-        address: client.address().to_owned(),
-        duration: sizes.load_duration,
-    });
-    let [ours, real] = Runtime::new()?.block_on(async {
-        for client in &clients {
-            define(client).await?;
-        }
-        let mut rates = [0.0; 2];
-        for _ in 0..TURNS {
-            for (rate, load) in rates.iter_mut().zip(&loads) {
-                let created = load.run(CONNECTIONS, "POST", CREATE_PATH, Some(new_object)).await?;
-                *rate += created.rate / TURNS as f64;
-            }
-        }
-        anyhow::Ok(rates)
-    })?;
+    };
     let name = format!("etcd: create with a schema of {PROPERTIES} properties, {CONNECTIONS} connections");
     table.push(
         BenchRow::new(name, Measurement::Rate(ours))
@@ -65,7 +33,7 @@ pub(super) fn measure(sizes: ServeBenchSizes, table: &mut BenchTable) -> anyhow:
 }
 
 /// Creates the definition and waits until objects can be created.
-async fn define(client: &Client) -> anyhow::Result<()> {
+async fn define(client: Client) -> anyhow::Result<()> {
     let properties: Map<String, Value> = (0..PROPERTIES).map(property).collect();
     let spec = json!({"type": "object", "properties": properties});
     let definition = json!({

@@ -118,7 +118,7 @@ impl NamespaceQuotas {
         current: &KeyState,
         quota: JsonObject,
         resource: &GroupResource,
-        counted: Option<ResourceList>,
+        counted: Option<&ResourceList>,
     ) {
         let mut quotas = self.0.lock();
         let new = || KnownQuota { since: current.since, states: VecDeque::new() };
@@ -129,7 +129,7 @@ impl NamespaceQuotas {
         }
         // A charge that is being committed counts in the status.
         for state in &mut known.states {
-            state.usage.entry(resource.clone()).or_insert_with(|| KnownUsage::Counted(counted.clone()));
+            state.usage.entry(resource.clone()).or_insert_with(|| KnownUsage::Counted(counted.cloned()));
         }
     }
 }
