@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use apiextensions::definition::ResourceNames;
 use apiextensions::openapi::{ReleaseParameters, describe, document, input_hash, is_structural};
+use bytes::Bytes;
 use edge::openapi::page::SwaggerEncoding;
 use kinds::openapi::OpenApi;
 use kinds::{ServedResources, types_of};
@@ -94,10 +95,7 @@ impl OpenApiDocuments {
         if latest.versions.is_empty() {
             return self.built_in.index().clone();
         }
-        let index = latest.index.get_or_init(|| {
-            let all = self.addresses_with(&latest);
-            index_document(all.iter().map(|(path, hash)| (*path, *hash)))
-        });
+        let index = latest.index.get_or_init(|| index_document(self.addresses_with(&latest).into_iter()));
         index.clone()
     }
 
@@ -107,10 +105,13 @@ impl OpenApiDocuments {
         self.addresses_with(&custom).into_iter().map(|(path, hash)| (path.to_owned(), hash.into())).collect()
     }
 
-    fn addresses_with<'i>(&'i self, custom: &'i CustomIndex) -> BTreeMap<&'i str, &'i str> {
+    fn addresses_with<'i>(&'i self, custom: &'i CustomIndex) -> Vec<(&'i str, &'i str)> {
         let built_in = self.built_in.addresses().iter().map(|(path, hash)| (&**path, &**hash));
         let custom = custom.versions.iter().map(|(path, version)| (&**path, &*version.hash));
-        built_in.chain(custom).collect()
+        let mut addresses: Vec<_> = built_in.chain(custom).collect();
+        // Both are sorted, so that this merges them.
+        addresses.sort();
+        addresses
     }
 
     /// `/openapi/v3/<path>`; `None` if nothing is served in the group-version.
@@ -256,7 +257,7 @@ impl OpenApiDocuments {
     }
 
     /// The kept document of this hash; otherwise it is encoded, on a thread that may block.
-    async fn keep(&self, hash: Box<str>, encode: impl FnOnce() -> Arc<[u8]> + Send + 'static) -> OpenApiDocument {
+    async fn keep(&self, hash: Box<str>, encode: impl FnOnce() -> Bytes + Send + 'static) -> OpenApiDocument {
         let find = || self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(&hash);
         if let Some(body) = find() {
             return OpenApiDocument { body, hash };
@@ -313,7 +314,7 @@ impl DefinitionInputs {
 }
 
 /// Adds the paths of extension API servers and the types that they need.
-fn add_extensions(own: OpenApiDocument, extensions: &[ExtensionSwagger]) -> Arc<[u8]> {
+fn add_extensions(own: OpenApiDocument, extensions: &[ExtensionSwagger]) -> Bytes {
     let mut merged = own.body;
     for extension in extensions {
         let takes = |path: &str| {

@@ -12,9 +12,9 @@ pub mod protobuf;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA512};
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ pub struct ApiDescription<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenApiDocument {
     /// The encoded document.
-    pub body: Arc<[u8]>,
+    pub body: Bytes,
     /// A SHA-512 in upper-case hexadecimal: the `hash` of a URL, and the ETag. That of the body, or of what the body is made from.
     pub hash: Box<str>,
 }

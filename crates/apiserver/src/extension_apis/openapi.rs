@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aggregation::api_service::ExtensionServer;
+use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
@@ -312,7 +313,7 @@ impl ExtensionOpenApi {
 
 /// What a server answers.
 enum Fetched {
-    Body(Arc<[u8]>),
+    Body(Bytes),
     NotFound,
     /// A redirect to another hash: the document changed.
     Moved,

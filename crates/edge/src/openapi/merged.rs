@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::Status;
+use bytes::Bytes;
 use membership::members::Member;
 use membership::ports::Fetch;
 use membership::route::IncompleteViewReason;
@@ -65,7 +66,7 @@ struct Contributions<'c> {
 /// A document to merge, and where it comes from.
 struct MergeInputs {
     dialect: Dialect,
-    documents: Vec<Arc<[u8]>>,
+    documents: Vec<Bytes>,
     /// The resources of the group-versions that are taken from the documents after the first.
     resources: Arc<PeerOnlyResources>,
 }
@@ -241,7 +242,7 @@ impl MergedOpenApi {
         }
         match tokio::task::spawn_blocking(make).await.ok()? {
             Ok(body) => {
-                let body: Arc<[u8]> = body.into();
+                let body = Bytes::from(body);
                 self.merged.lock().insert(&hash, body.clone());
                 Some(OpenApiDocument { body, hash })
             }

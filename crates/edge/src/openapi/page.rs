@@ -2,7 +2,6 @@
 
 use api::Status;
 use api::media::Encoding;
-use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, LOCATION};
 use http::{HeaderMap, StatusCode};
 use schema::openapi::{OpenApiDocument, protobuf};
@@ -108,6 +107,6 @@ fn document_response(
         return response;
     }
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    *response.body_mut() = Body::from(Bytes::from_owner(document.body.clone()));
+    *response.body_mut() = Body::from(document.body.clone());
     response
 }

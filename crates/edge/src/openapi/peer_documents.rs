@@ -93,16 +93,16 @@ impl PeerDocuments {
     }
 
     /// A document of a group-version, from any of these members.
-    pub(super) async fn version(&self, members: &[&Member], path: &str, hash: &str) -> Option<Arc<[u8]>> {
+    pub(super) async fn version(&self, members: &[&Member], path: &str, hash: &str) -> Option<Bytes> {
         self.document(members, &format!("{path} {hash}"), &format!("/openapi/v3/{path}?hash={hash}")).await
     }
 
     /// `/openapi/v2` in JSON, from any of these members, all of which have the same index.
-    pub(super) async fn swagger(&self, members: &[&Member], index: &PeerIndex) -> Option<Arc<[u8]>> {
+    pub(super) async fn swagger(&self, members: &[&Member], index: &PeerIndex) -> Option<Bytes> {
         self.document(members, &format!("v2 {}", index.hash), "/openapi/v2").await
     }
 
-    async fn document(&self, members: &[&Member], key: &str, path: &str) -> Option<Arc<[u8]>> {
+    async fn document(&self, members: &[&Member], key: &str, path: &str) -> Option<Bytes> {
         let find = || self.bodies.lock().find(key);
         if let Some(body) = find() {
             return Some(body);
@@ -118,7 +118,6 @@ impl PeerDocuments {
             }
             match self.get(member, path, DOCUMENT_TIMEOUT, DOCUMENT_BYTES_MAX).await {
                 Ok(body) => {
-                    let body: Arc<[u8]> = body.to_vec().into();
                     self.bodies.lock().insert(key, body.clone());
                     return Some(body);
                 }

@@ -1,13 +1,14 @@
 //! Encoded documents that are kept for later requests, up to a limit of bytes.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+
+use bytes::Bytes;
 
 /// Encoded documents by key, such as their hash; the oldest make room. The newest is kept whatever its size.
 #[derive(Debug)]
 pub struct KeptDocuments {
     bytes_max: usize,
-    bodies: HashMap<Box<str>, Arc<[u8]>>,
+    bodies: HashMap<Box<str>, Bytes>,
     /// In the order in which they were encoded.
     order: VecDeque<Box<str>>,
     bytes: usize,
@@ -20,12 +21,12 @@ impl KeptDocuments {
     }
 
     /// The document of this key.
-    pub fn find(&self, key: &str) -> Option<Arc<[u8]>> {
+    pub fn find(&self, key: &str) -> Option<Bytes> {
         self.bodies.get(key).cloned()
     }
 
     /// Adds or replaces a document.
-    pub fn insert(&mut self, key: &str, body: Arc<[u8]>) {
+    pub fn insert(&mut self, key: &str, body: Bytes) {
         self.bytes += body.len();
         match self.bodies.insert(key.into(), body) {
             Some(replaced) => self.bytes -= replaced.len(),
@@ -47,7 +48,7 @@ mod tests {
     #[test]
     fn kept_documents_are_bounded_and_the_newest_stays() {
         let mut kept = KeptDocuments::new(100);
-        let body = |size: usize| Arc::<[u8]>::from(vec![0; size]);
+        let body = |size: usize| Bytes::from(vec![0; size]);
         kept.insert("a", body(50));
         kept.insert("b", body(50));
         assert!(kept.find("a").is_some() && kept.find("b").is_some());
