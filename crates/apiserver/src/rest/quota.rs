@@ -192,6 +192,7 @@ impl RequestContext<'_> {
         // Objects may be in the cache a moment later than a quota that another writer charged with them.
         let newest = quotas.iter().map(|(_, state)| state.since).max().unwrap_or_default();
         self.wait_for_cache(newest).await?;
+        charge.namespace.forget_except(&charge.keys);
         for (key, state) in quotas {
             let stored = StoredObject::from_storage(&state.value, state.since.0);
             let stored = stored.map_err(|error| Status::internal_error(format!("a quota cannot be read: {error}")))?;

@@ -111,6 +111,11 @@ impl KnownState {
 }
 
 impl NamespaceQuotas {
+    /// Forgets deleted quotas: those whose keys are not among these.
+    pub(super) fn forget_except(&self, keys: &[Key]) {
+        self.0.lock().retain(|key, _| keys.contains(key));
+    }
+
     /// Records what the objects of a resource use of a quota, as counted in a view that is not older than `current.since`.
     pub(super) fn learn(
         &self,
@@ -243,5 +248,24 @@ impl ComputedValues for ComputedCharge {
         };
         *self.outcome.lock() = Some(ChargeOutcome { result, elapsed: started.elapsed() });
         values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ledger_forgets_deleted_quotas() {
+        let namespace = NamespaceQuotas::default();
+        let resource = GroupResource { group: "".into(), resource: "pods".into() };
+        let state = KeyState { value: Bytes::from_static(b"{}"), since: Revision(1) };
+        let [kept, deleted] =
+            [&b"/registry/resourcequotas/n/kept"[..], b"/registry/resourcequotas/n/deleted"].map(Key::from);
+        for key in [&kept, &deleted] {
+            namespace.learn(key, &state, JsonObject::new(), &resource, None);
+        }
+        namespace.forget_except(std::slice::from_ref(&kept));
+        assert_eq!(namespace.0.lock().keys().collect::<Vec<_>>(), [&kept]);
     }
 }
