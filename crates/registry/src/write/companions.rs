@@ -7,7 +7,7 @@ use store::{ComputedValues, Key, Revision};
 
 use crate::write::WriteDecision;
 
-/// A write to another key in the transaction of a [`DecidedWrite`].
+/// A write to another key in the transaction of a [`DecidedWrite`](super::DecidedWrite).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompanionWrite {
     /// The key, which no other companion has.
@@ -21,7 +21,7 @@ pub struct CompanionWrite {
     pub resource: Option<CompanionResource>,
 }
 
-/// Writes to other keys that are computed in the transaction of a [`DecidedWrite`], from their state there.
+/// Writes to other keys that are computed in the transaction of a [`DecidedWrite`](super::DecidedWrite), from their state there.
 #[derive(Clone, Debug)]
 pub struct ComputedWrites {
     /// The values.
