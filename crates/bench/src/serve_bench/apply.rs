@@ -8,6 +8,7 @@ use cluster_tests::{Etcd, RunningServer, TestStore};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::beside_kube_apiserver::REAL_ASSETS;
 use super::load::{AdminTls, LoadGenerator, TURNS, send_typed};
 use super::{CONNECTIONS, ServeBenchSizes};
 use crate::table::{BenchRow, BenchTable, Measurement};
@@ -24,7 +25,7 @@ pub(super) fn measure(sizes: ServeBenchSizes, table: &mut BenchTable) -> anyhow:
     let [folder, other_folder] = [tempfile::tempdir()?, tempfile::tempdir()?];
     let on_sqlite = RunningServer::start(folder.path(), TestStore::Sqlite, &[]);
     let on_etcd = RunningServer::start(other_folder.path(), TestStore::Etcd(&our_etcd), &[]);
-    let real = optional_text("KUBEBUILDER_ASSETS").map(|_| {
+    let real = optional_text(REAL_ASSETS).map(|_| {
         let flags = ["--disable-admission-plugins=ServiceAccount"];
         KubeApiserver::start_stock(KubeApiserverRelease::New, folder.path(), &real_etcd, &flags)
     });

@@ -9,7 +9,7 @@ use super::load::{AdminTls, LoadGenerator, TURNS};
 use super::{CONNECTIONS, ServeBenchSizes};
 
 /// Names the folder with kube-apiserver.
-const REAL_ASSETS: &str = "KUBEBUILDER_ASSETS";
+pub(super) const REAL_ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 /// Creates objects through our server and through kube-apiserver in turns, after `prepare` on each. Returns our rate, then
 /// that of kube-apiserver; `None` if there is none. Each server has an etcd of its own, so that neither caches the objects
